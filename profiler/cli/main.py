@@ -1,0 +1,109 @@
+"""The command `lanescope`: finds the verb, and turns errors into one line and an exit code.
+
+One verb a file beside this one; a verb is imported only when it is called, so that `--help` and
+completion are quick. This is the only place where an error becomes an exit code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from typing import Any
+
+import rich_click as click
+
+from lanescope._version import __version__
+from lanescope.schemas.errors import ExitCode, LanescopeError
+
+#: verb -> (module beside this one, one-line help). The help stands here so that `lanescope --help`
+#: imports no verb; tests hold it against the command's own docstring.
+VERBS: dict[str, tuple[str, str]] = {}
+
+
+class LazyGroup(click.RichGroup):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of `VERBS`."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command object of a verb; its module has one of the verb's name."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"lanescope.profiler.cli.{VERBS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs from the table above, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="lanescope")
+@click.option("-v", "--verbose", count=True, help="Say what is being done; twice: in detail.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, verbose: int, debug: bool) -> None:
+    """Where a decode step's time goes, from Nsight Systems traces of LLM serving engines.
+
+    Exit codes: 0 done; 1 done, but a part named by --require abstained; 2 usage; 3 unusable
+    input; 4 internal error.
+    """
+    level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
+    logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
+    ctx.obj = {"debug": debug, "verbose": verbose}
+
+
+def _debugging(argv: list[str]) -> bool:
+    return "--debug" in argv or bool(os.environ.get("LANESCOPE_DEBUG"))
+
+
+def main(argv: list[str] | None = None) -> Any:
+    """Run the command line and exit with its documented code."""
+    args = sys.argv[1:] if argv is None else argv
+    # --debug is welcome after the verb too.
+    args = ["--debug", *[a for a in args if a != "--debug"]] if "--debug" in args else args
+    try:
+        code = cli.main(args=args, prog_name="lanescope", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as exc:
+        sys.exit(exc.exit_code)
+    except click.Abort:
+        print("lanescope: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except click.ClickException as exc:
+        where = f" (see lanescope{_verb(exc)} --help)" if isinstance(exc, click.UsageError) else ""
+        print(f"lanescope: {exc.format_message()}{where}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
+    except LanescopeError as exc:
+        if _debugging(args):
+            traceback.print_exc()
+        print(f"lanescope: {exc}", file=sys.stderr)
+        sys.exit(exc.exit_code)
+    except KeyboardInterrupt:
+        print("lanescope: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `lanescope … | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as exc:  # noqa: BLE001 - the last line of defence: it names the fault and exits 4
+        if _debugging(args):
+            traceback.print_exc()
+        text = " ".join(f"{type(exc).__name__}: {exc}".split())
+        print(
+            f"lanescope: internal error: {text} (please report it, with the output of --debug)",
+            file=sys.stderr,
+        )
+        sys.exit(ExitCode.INTERNAL)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _verb(exc: click.UsageError) -> str:
+    ctx = exc.ctx
+    return f" {ctx.info_name}" if ctx is not None and ctx.parent is not None else ""

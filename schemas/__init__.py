@@ -1,0 +1,1 @@
+"""Typed documents, errors, findings, units, catalogue models: what every other room shares."""
