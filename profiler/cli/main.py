@@ -14,6 +14,7 @@ import traceback
 from typing import Any
 
 import rich_click as click
+from click.exceptions import Exit
 
 from lanescope._version import __version__
 from lanescope.schemas.errors import ExitCode, LanescopeError
@@ -72,7 +73,7 @@ def main(argv: list[str] | None = None) -> Any:
     try:
         code = cli.main(args=args, prog_name="lanescope", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Exit as exc:
+    except Exit as exc:
         sys.exit(exc.exit_code)
     except click.Abort:
         print("lanescope: interrupted", file=sys.stderr)
