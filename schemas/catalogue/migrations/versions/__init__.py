@@ -1,0 +1,1 @@
+"""One migration a file, `v<number>_<what>.py`; each names its predecessor."""
