@@ -21,7 +21,12 @@ from lanescope.schemas.errors import ExitCode, LanescopeError
 
 #: verb -> (module beside this one, one-line help). The help stands here so that `lanescope --help`
 #: imports no verb; tests hold it against the command's own docstring.
-VERBS: dict[str, tuple[str, str]] = {}
+VERBS: dict[str, tuple[str, str]] = {
+    "replay": (
+        "replay",
+        "What a slot budget, a policy or a predictor could win, from a routing trace.",
+    ),
+}
 
 
 class LazyGroup(click.RichGroup):

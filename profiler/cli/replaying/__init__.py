@@ -1,0 +1,1 @@
+"""The sub-commands of `lanescope replay`, one a file."""
