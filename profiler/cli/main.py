@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "replay",
         "What a slot budget, a policy or a predictor could win, from a routing trace.",
     ),
+    "lab": ("lab", "A small slot-cache engine to profile: serve it, score it, measure it."),
 }
 
 
