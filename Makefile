@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench clean help
+.PHONY: demo test check bench lab clean help
 help:
 	@echo "make demo   attribute the bundled H200 sample and print where its page lies"
 	@echo "make test   run the tests (extra arguments: make test T='tests/attribution -k steps')"
 	@echo "make check  ruff, mypy, the import contract, generated files up to date"
+	@echo "make lab    serve the lab lane on the CPU and pass the protocol tests against it"
 	@echo "make bench  print the benchmark tables"
 
 # pip is called as a module: its own script cannot start from a path with a space.
@@ -45,6 +46,10 @@ check: $(VENV)/.dev .typing/lanescope
 	@# import-linter follows no links, so it gets a copy and sees it first
 	@rm -rf .typing/copy && mkdir -p .typing/copy && cp -RL .typing/lanescope .typing/copy/
 	cd .typing/copy && ../../$(BIN)/python -c 'from importlinter.cli import lint_imports_command as c; c()' --config ../../pyproject.toml --no-cache --no-logo
+
+lab: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 0 tests/captures/lab
+	@echo "to serve it yourself: $(BIN)/lanescope lab serve --device cpu"
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

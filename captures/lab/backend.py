@@ -33,8 +33,8 @@ class Prefilled:
 class Verified:
     """One verification step of S streams.
 
-    `drafts` (S, K) are the tokens that were tried, `choices` (S, K+1) the target's greedy token after
-    each row, `logits` (S, K+1, words) only where they were asked for.
+    `drafts` (S, K) are the tokens that were tried, `choices` (S, K+1) the target's greedy token
+    after each row, `logits` (S, K+1, words) only where they were asked for.
     """
 
     drafts: Ints
@@ -65,7 +65,7 @@ class Backend(Protocol):
         """Begin or end the range that a profiler may be waiting for."""
 
     def facts(self) -> dict[str, Any]:
-        """What the device is: `device`, and `h2d_GBps` of a plain pinned copy where there is a link."""
+        """What the device is: `device`, `gpu`, and `h2d_GBps` of a plain pinned copy."""
 
     def close(self) -> None:
         """Give the device back."""

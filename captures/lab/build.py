@@ -35,9 +35,10 @@ def make_backend(config: LabConfig, device: str = "auto") -> Backend:
     if device == "cuda":
         if not cuda_available():
             raise UsageError("no GPU that PyTorch can use", "--device cpu, or install PyTorch")
-        from lanescope.captures.lab.cuda.model import CudaBackend
-
-        return CudaBackend(config)
+        # by name, because the module imports PyTorch
+        module = importlib.import_module("lanescope.captures.lab.cuda.model")
+        backend: Backend = module.CudaBackend(config)
+        return backend
     if config.host_bytes > CPU_LIMIT:
         raise UsageError(
             f"preset {config.preset} has {config.host_bytes / 2**30:.1f} GiB of experts, too much "

@@ -18,7 +18,23 @@ from prometheus_client.core import (
 
 from lanescope.captures.lab.config import LabConfig
 
-_TTFT_EDGES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
+_TTFT_EDGES = (
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
 
 
 class Counters:
@@ -74,8 +90,9 @@ class Counters:
         if not passes:
             return None
         hits = [1 - m / routed for m in misses]
-        best, worst = max(range(len(hits)), key=hits.__getitem__), min(
-            range(len(hits)), key=hits.__getitem__
+        best, worst = (
+            max(range(len(hits)), key=hits.__getitem__),
+            min(range(len(hits)), key=hits.__getitem__),
         )
         mean = sum(misses) / len(misses) / passes
         return (

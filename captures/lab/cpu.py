@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from lanescope.captures.lab.backend import Floats, Ints, Prefilled, Routing, Verified
 from lanescope.captures.lab.config import TENSORS, LabConfig
@@ -20,7 +21,7 @@ from lanescope.captures.lab.weights import Expert, Weights, dequantize
 
 
 def by_row(x: Floats, weight: Floats) -> Floats:
-    """`x @ weight.T` with one product per row of x (rows, in): bits do not depend on the other rows."""
+    """`x @ weight.T`, one product per row of x (rows, in): no row touches the bits of another."""
     out: Floats = np.matmul(weight, x[:, :, None])[:, :, 0]
     return out
 
@@ -75,6 +76,8 @@ class CpuBackend:
 
     def __init__(self, config: LabConfig) -> None:
         self.config = config
+        # small products gain nothing from threads, and their sums would depend on the split
+        self._one_thread = threadpool_limits(limits=1, user_api="blas")
         weights = Weights(config)
         self._gain = np.float32(weights.layer_gain)
         self._embed, self._output = weights.embeddings()
@@ -192,5 +195,5 @@ class CpuBackend:
         return {"device": "cpu", "gpu": None, "h2d_GBps": None}
 
     def close(self) -> None:
-        """Nothing to give back."""
-
+        """Give the other threads back."""
+        self._one_thread.restore_original_limits()

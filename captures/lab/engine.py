@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from lanescope.captures.lab.backend import Backend, Floats, Verified
 from lanescope.captures.lab.config import LabConfig
 from lanescope.captures.lab.counters import Counters
-from lanescope.captures.lab.requests import Request, TokenLogprob, choose, logprob
+from lanescope.captures.lab.requests import Delta, Request, TokenLogprob, choose, logprob
 from lanescope.captures.lab.tokens import Tokenizer
 from lanescope.captures.lab.truthlog import Pass, TruthLog
 
@@ -26,7 +26,7 @@ log = logging.getLogger("lanescope.lab")
 
 @dataclass
 class _Stream:
-    """A request in a place of its own in the key-value cache. `done` prompt tokens are prefilled."""
+    """A request in a place of the key-value cache. `done` prompt tokens are prefilled."""
 
     place: int
     request: Request
@@ -112,23 +112,23 @@ class Engine:
         self._backend.close()
 
     def _run(self) -> None:
-        stats_at = time.monotonic() + self._stats_every_s
+        printed = time.monotonic()
         try:
             while not self._stopping:
                 self._read_inbox(wait=not self._waiting and not self._streams)
                 self._turn()
-                if time.monotonic() >= stats_at:
-                    self._print_stats()
-                    stats_at += self._stats_every_s
+                if time.monotonic() >= printed + self._stats_every_s:
+                    printed += self._stats_every_s
+                    self._print_stats(self._stats_every_s)
         except BaseException as exc:
             self.failure = exc
             log.exception("the engine stopped")
             raise
         finally:
             for request in [*self._waiting, *(s.request for s in self._streams)]:
-                request.end("abort")
-                self.counters.finished("abort")
-            self._waiting, self._streams = [], []
+                request.aborted = True
+            self._drop_aborted()
+            self._print_stats(round(time.monotonic() - printed, 1))
 
     def _read_inbox(self, wait: bool) -> None:
         """Do what was asked for; with nothing to run, wait a little for something."""
@@ -147,10 +147,9 @@ class Engine:
         self._gauge()
         if pending:
             self._prefill(pending)
-        decoding = [s for s in self._streams if s.decoding and s.request.finish is None]
+        decoding = [s for s in self._streams if s.decoding]
         if decoding:
             self._verify(decoding)
-        self._release()
 
     def _prefill(self, stream: _Stream) -> None:
         request, start = stream.request, stream.done
@@ -227,9 +226,20 @@ class Engine:
         if count is not None:
             probs = [logprob(row, t, count) for row, t in zip(rows, tokens, strict=False)]
         first = request.first_token_at is None
-        self.counters.generation_tokens += len(request.take(tokens, probs, self.tokenizer))
+        delta = request.take(tokens, probs, self.tokenizer)
+        self.counters.generation_tokens += len(delta.tokens)
         if first and request.first_token_at is not None:
             self.counters.first_token_after(request.first_token_at - request.arrived)
+        self._tell(stream, delta)
+
+    def _tell(self, stream: _Stream, delta: Delta) -> None:
+        """Count first, then tell: a client that reads `/metrics` next finds itself there."""
+        if delta.finish:
+            self._streams.remove(stream)
+            self._free.append(stream.place)
+            self.counters.finished(delta.finish)
+            self._gauge()
+        stream.request.emit(delta)
 
     def _record(self, done: Pass) -> None:
         """A pass is over: count its misses, write it down, go to the next step."""
@@ -242,19 +252,10 @@ class Engine:
     def _drop_aborted(self) -> None:
         for request in [r for r in self._waiting if r.aborted]:
             self._waiting.remove(request)
-            request.end("abort")
             self.counters.finished("abort")
-        for stream in self._streams:
-            if stream.request.aborted and stream.request.finish is None:
-                stream.request.end("abort")
-        self._release()
-
-    def _release(self) -> None:
-        for stream in [s for s in self._streams if s.request.finish is not None]:
-            self._streams.remove(stream)
-            self._free.append(stream.place)
-            self.counters.finished(stream.request.finish or "abort")
-        self._gauge()
+            request.emit(request.end("abort"))
+        for stream in [s for s in self._streams if s.request.aborted]:
+            self._tell(stream, stream.request.end("abort"))
 
     def _gauge(self) -> None:
         c = self.counters
@@ -262,7 +263,7 @@ class Engine:
         used = sum(s.request.length for s in self._streams)
         c.kv_share = used / (self.config.context * self.config.streams)
 
-    def _print_stats(self) -> None:
-        line = self.counters.stats_line(self._stats_every_s)
+    def _print_stats(self, window_s: float) -> None:
+        line = self.counters.stats_line(window_s)
         if line:
             log.info(line)

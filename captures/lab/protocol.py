@@ -169,9 +169,7 @@ def _content(content: Any) -> str:
     raise BadRequest("content must be text, or a list of text parts", "messages")
 
 
-def _prompts(
-    body: Mapping[str, Any], config: LabConfig, tokenizer: Tokenizer
-) -> list[list[int]]:
+def _prompts(body: Mapping[str, Any], config: LabConfig, tokenizer: Tokenizer) -> list[list[int]]:
     """The prompts of a completion: a text, texts, token ids, or lists of token ids."""
     prompt = body.get("prompt")
     several = prompt if isinstance(prompt, list) else [prompt]
@@ -213,7 +211,9 @@ class Writer:
             "model": config.model,
         }
 
-    def body(self, choices: Sequence[Any], used: dict[str, int] | None, **more: Any) -> dict[str, Any]:
+    def body(
+        self, choices: Sequence[Any], used: dict[str, int] | None, **more: Any
+    ) -> dict[str, Any]:
         """A response or a chunk."""
         kind = "text_completion"
         if self._call.chat:
@@ -222,9 +222,14 @@ class Writer:
         return made if used is None else {**made, "usage": used}
 
     def choice(
-        self, index: int, text: str, probs: Sequence[TokenLogprob], finish: str | None, offset: int = 0
+        self,
+        index: int,
+        text: str,
+        probs: Sequence[TokenLogprob],
+        finish: str | None,
+        offset: int = 0,
     ) -> dict[str, Any]:
-        """A choice of a whole answer or, streaming, of a chunk. `offset` is where its text begins."""
+        """A choice of a whole answer or of a chunk. `offset` is where its text begins."""
         wanted = self._call.sampling.logprobs is not None
         if not self._call.chat:
             listed = self._completion_logprobs(probs, offset) if wanted else None

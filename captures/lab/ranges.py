@@ -1,4 +1,4 @@
-"""NVTX ranges on the calling thread: real where the `nvtx` package or PyTorch has them, else nothing."""
+"""NVTX ranges on the calling thread, where the `nvtx` package or PyTorch has them."""
 
 from __future__ import annotations
 

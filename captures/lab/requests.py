@@ -61,7 +61,11 @@ class Request:
     """One completion under way. The engine's thread alone touches it after `Engine.submit`."""
 
     def __init__(
-        self, prompt: Sequence[int], sampling: Sampling, emit: Callable[[Delta], None], name: str = ""
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        emit: Callable[[Delta], None],
+        name: str = "",
     ) -> None:
         self.number = next(_numbers)
         self.name = name or f"request-{self.number}"
@@ -73,7 +77,7 @@ class Request:
         self.aborted = False
         self.arrived = time.monotonic()
         self.first_token_at: float | None = None
-        self._emit = emit
+        self.emit = emit
         self._held = ""  # text that may be the beginning of a stop string
 
     @property
@@ -88,8 +92,8 @@ class Request:
 
     def take(
         self, tokens: Sequence[int], logprobs: Sequence[TokenLogprob], tokenizer: Tokenizer
-    ) -> list[int]:
-        """Add tokens until one ends the request, tell the client, and return the ones taken."""
+    ) -> Delta:
+        """Add tokens until one ends the request; none at all means only the prompt was wanted."""
         taken: list[int] = []
         text = ""
         for token in tokens:
@@ -100,19 +104,18 @@ class Request:
                 self.finish = "length"
             if self.finish is not None:
                 break
-        if not tokens:  # nothing was wanted but the prompt
+        if not tokens:
             self.finish = "length"
         if self.finish == "length":
             text, self._held = text + self._held, ""
         if taken and self.first_token_at is None:
             self.first_token_at = time.monotonic()
-        self._emit(Delta(taken, text, list(logprobs[: len(taken)]), self.finish))
-        return taken
+        return Delta(taken, text, list(logprobs[: len(taken)]), self.finish)
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str) -> Delta:
         """End without a further token."""
         self.finish = reason
-        self._emit(Delta([], "", [], reason))
+        return Delta([], "", [], reason)
 
     def _released(self, text: str) -> str:
         """Text that may be sent now that `text` has come; sets `finish` at a stop string."""

@@ -156,7 +156,9 @@ async def _answer(http: web.Request, chat: bool) -> web.StreamResponse:
                 engine.abort(answer.request)
 
 
-def _submitted(engine: Engine, call: Call) -> tuple[list[_Answer], asyncio.Queue[tuple[int, Delta]]]:
+def _submitted(
+    engine: Engine, call: Call
+) -> tuple[list[_Answer], asyncio.Queue[tuple[int, Delta]]]:
     loop = asyncio.get_running_loop()
     arriving: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
     answers: list[_Answer] = []

@@ -15,8 +15,11 @@ HOST = -1
 
 @dataclass(frozen=True)
 class Lookup:
-    """What one layer-step asked for: the slot of each distinct expert (`HOST` where none was free),
-    and the (expert, slot) pairs to copy, in order of expert id. `misses` counts distinct missing experts."""
+    """What one layer-step asked for.
+
+    `slot_of` has the slot of each distinct expert (`HOST` where none was free), `copies` the
+    (expert, slot) pairs to copy in order of expert id; `misses` counts distinct missing experts.
+    """
 
     slot_of: dict[int, int]
     copies: list[tuple[int, int]]

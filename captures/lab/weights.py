@@ -1,7 +1,7 @@
 """The lab model's weights: random, but always the same for the same configuration.
 
-Every tensor has a generator of its own, keyed by seed and tensor, so layers can be made in any order
-or in parallel. Shapes are (rows out, columns in) throughout.
+Every tensor has a generator of its own, keyed by seed and tensor, so layers can be made in any
+order or in parallel. Shapes are (rows out, columns in) throughout.
 
 The model is made so that its text is worth speculating on: a token's embedding is part topic, part
 its own; each word has a successor within its topic; and the output matrix knows that successor by
@@ -29,8 +29,11 @@ _DRAFT = 10_000  # the draft's layer number among the generators
 
 
 class Expert(dict[str, NDArray[np.generic]]):
-    """The rows of one layer's experts, by tensor: `w13` int8 (experts, 2 x inter, hidden), `w2` int8
-    (experts, hidden, inter), `w13_scale` and `w2_scale` float16 (one per 16 weights of a row)."""
+    """The rows of one layer's experts, by tensor.
+
+    `w13` int8 (experts, 2 x inter, hidden), `w2` int8 (experts, hidden, inter), `w13_scale` and
+    `w2_scale` float16, one per 16 weights of a row.
+    """
 
 
 class Weights:

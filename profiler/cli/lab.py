@@ -47,9 +47,7 @@ _TYPES: dict[str, Any] = {"int": int, "float": float, "str": str}
 def _needs_lab() -> None:
     missing = [m for m in ("aiohttp", "prometheus_client") if not importlib.util.find_spec(m)]
     if missing:
-        raise UsageError(
-            f"the lab needs {' and '.join(missing)}", "pip install 'lanescope[lab]'"
-        )
+        raise UsageError(f"the lab needs {' and '.join(missing)}", "pip install 'lanescope[lab]'")
 
 
 def _sized(wrapped: Callable[..., Any]) -> Callable[..., Any]:
