@@ -113,27 +113,40 @@ whole_file = _Whole
 
 
 def _from_table(path: Path, columns: dict[str, str], n_experts: int | None) -> RoutingTrace:
-    about: dict[str, Any] = {}
-    if path.suffix == ".csv":
-        table = pyarrow.csv.read_csv(path)
-    else:
-        table = pq.ParquetFile(path).read()
-        about = _about(path, (table.schema.metadata or {}).get(METADATA_KEY))
-    picks = _picks(path, table, columns.get("experts"))
-    layer = _integers(path, table, columns.get("layer", "layer"))
-    token = _integers(path, table, columns.get("token", "token"), required=False)
-    step = _integers(path, table, columns.get("step", "step"), required=False)
-    if token is None and step is None:
-        raise UnusableInput(f"{path}: neither a token nor a step column", _mapping_hint(table))
-    if token is None:
-        token = _numbered_within_layer(layer)
-    if step is None:
-        step = token
-    prefill_name = columns.get("prefill", "prefill")
+    table, about = _table(path)
+    layer, token, picks = _rows(path, table, columns)
+    step = _integers(path, table, columns.get("step", "step"), required="step" in columns)
     prefill = np.zeros(len(layer), np.bool_)
+    prefill_name = columns.get("prefill", "prefill")
     if prefill_name in table.column_names:
         prefill = pc.fill_null(table[prefill_name].cast(pa.bool_()), False).to_numpy()
+    elif "prefill" in columns:
+        raise UnusableInput(f"{path}: no column {prefill_name!r}", _mapping_hint(table))
+    step = token if step is None else step
     return _assemble(path, picks, layer, token, step, prefill, n_experts, about)
+
+
+def raw_columns(path: Path, columns: Mapping[str, str]) -> tuple[Ints, Ints, Ints] | None:
+    """Layer, token and picks of each row, however they fit together; none if unreadable."""
+    try:
+        return _rows(path, _table(path)[0], columns)
+    except (UnusableInput, pa.ArrowInvalid, OSError, ValueError):
+        return None
+
+
+def _table(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    if path.suffix == ".csv":
+        return pyarrow.csv.read_csv(path), {}
+    table = pq.ParquetFile(path).read()
+    return table, _about(path, (table.schema.metadata or {}).get(METADATA_KEY))
+
+
+def _rows(path: Path, table: pa.Table, columns: Mapping[str, str]) -> tuple[Ints, Ints, Ints]:
+    """Layer, token and picks of each row. Without a token column, rows count within their layer."""
+    picks = _picks(path, table, columns.get("experts"))
+    layer = _integers(path, table, columns.get("layer", "layer"))
+    token = _integers(path, table, columns.get("token", "token"), required="token" in columns)
+    return layer, _numbered_within_layer(layer) if token is None else token, picks
 
 
 def _about(path: Path, raw: bytes | None) -> dict[str, Any]:

@@ -194,3 +194,83 @@ def lru_depths(experts: Ids, starts: Ints, n_experts: int) -> NDArray[np.int32]:
         for i in range(n):
             order[width + i] = passed[i]
     return depth
+
+
+@jit
+def common_with(
+    experts: Ids, starts: Ints, others: Ids, other_starts: Ints, pairing: Ints, n_experts: int
+) -> Ints:
+    """How many experts each pass shares with pass `pairing[s]` of `others` (0 where that is -1)."""
+    out = np.zeros(len(starts) - 1, np.int64)
+    seen = np.full(n_experts, -1, np.int64)
+    for s in range(len(starts) - 1):
+        if pairing[s] < 0:
+            continue
+        for i in range(other_starts[pairing[s]], other_starts[pairing[s] + 1]):
+            seen[others[i]] = s
+        for i in range(starts[s], starts[s + 1]):
+            if seen[experts[i]] == s:
+                out[s] += 1
+    return out
+
+
+@jit
+def distinct_in_windows(experts: Ids, starts: Ints, bounds: Ints, n_experts: int) -> Ints:
+    """Distinct experts in the passes `bounds[w]` to `bounds[w + 1]` less one, for each window."""
+    out = np.zeros(len(bounds) - 1, np.int64)
+    seen = np.full(n_experts, -1, np.int64)
+    for w in range(len(bounds) - 1):
+        for i in range(starts[bounds[w]], starts[bounds[w + 1]]):
+            if seen[experts[i]] != w:
+                seen[experts[i]] = w
+                out[w] += 1
+    return out
+
+
+@jit
+def lru_covered(
+    experts: Ids,
+    starts: Ints,
+    predicted: NDArray[np.int32],
+    slots: int,
+    n_experts: int,
+    scored: NDArray[np.bool_],
+) -> Ints:
+    """LRU misses of scored passes that `predicted` (passes, ranks) named, and the predicted rows
+    that were neither held nor asked for. LRU itself goes on as if nothing had been predicted.
+
+    The caller's slots hold at least one whole pass.
+    """
+    out = np.zeros(2, np.int64)
+    order = np.empty(n_experts + 1, np.int64)  # held, most recent first
+    held = 0
+    inside = np.zeros(n_experts, np.bool_)
+    asked = np.full(n_experts, -1, np.int64)
+    named = np.full(n_experts, -1, np.int64)
+    passed = np.empty(n_experts + 1, np.int64)
+    for s in range(len(starts) - 1):
+        for i in range(starts[s], starts[s + 1]):
+            asked[experts[i]] = s
+        if scored[s]:
+            for r in range(predicted.shape[1]):
+                e = predicted[s, r]
+                if e < 0 or named[e] == s or inside[e]:
+                    continue
+                named[e] = s
+                out[0 if asked[e] == s else 1] += 1
+        n = 0
+        for p in range(held):
+            if asked[order[p]] != s:
+                passed[n] = order[p]
+                n += 1
+        width = starts[s + 1] - starts[s]
+        kept = min(n, max(0, slots - width))
+        for p in range(kept, n):
+            inside[passed[p]] = False
+        for i in range(width):
+            order[i] = experts[starts[s + 1] - 1 - i]
+            inside[order[i]] = True
+        for p in range(kept):
+            order[width + p] = passed[p]
+        held = width + kept
+    return out

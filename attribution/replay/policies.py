@@ -10,6 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lanescope.attribution.replay import kernels
+from lanescope.attribution.replay.cost import (
+    CostModel,
+    acceptance_unknown,
+    extrapolation,
+    tokens_per_s,
+)
 from lanescope.attribution.replay.jit import each
 from lanescope.attribution.replay.trace import Ints, LayerRequests, RoutingTrace, layer_requests
 from lanescope.schemas.documents.replay import PolicyResult, Replay, TraceFacts
@@ -249,4 +255,23 @@ def _result(
         prefill_misses=prefill,
         per_layer=tuple((sums.sum(axis=1) / facts.scored_steps).tolist()),
         over_time=tuple((sums.sum(axis=0) / (counts * len(facts.layers))).tolist()),
+    )
+
+
+def priced(result: Replay, model: CostModel, accepted: float | None = None) -> Replay:
+    """`result` with step times by `model`; rates where the tokens of a step are known."""
+    if accepted is None and result.trace.tokens_per_step == (1, 1):
+        accepted = 1.0
+    policies = []
+    for found in result.policies:
+        ms = model.ms_per_step(found.misses_per_layer_step)
+        rate = tokens_per_s(ms, accepted)
+        policies.append(found.model_copy(update={"ms_per_step": ms, "tokens_per_s": rate}))
+    misses = [found.misses_per_layer_step for found in policies]
+    return result.model_copy(
+        update={
+            "policies": tuple(policies),
+            "warnings": (*result.warnings, *extrapolation(model, misses)),
+            "abstained": result.abstained + (() if accepted else (acceptance_unknown(),)),
+        }
     )

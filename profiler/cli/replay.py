@@ -13,6 +13,10 @@ import rich_click as click
 #: sub-command -> its one-line help; the module in `replaying/` has its name
 SUBCOMMANDS = {
     "run": "Replay policies side by side at a slot map.",
+    "curve": "Misses at every slot count, layer by layer.",
+    "plan": "Divide a slot budget over layers; weigh context against slots.",
+    "structure": "Overlaps, reuse, working sets, predictors: what could be won at all.",
+    "check": "Count what a routing trace holds, and what is wrong with it.",
     "convert": "Turn a trace with other names or axes into a routing trace.",
     "generate": "Make a routing trace with planted structure.",
 }

@@ -105,6 +105,17 @@ class PolicyResult(Document):
     tokens_per_s: Interval | None = None
 
 
+class Agreement(Document):
+    """An engine's own counts against the LRU replay; equal means equal in every layer-step."""
+
+    file: str
+    layer_steps: int
+    equal: int
+    engine_misses: int
+    replay_misses: int
+    first_difference: str
+
+
 class Replay(Document):
     """Policies side by side at one slot map."""
 
@@ -115,5 +126,136 @@ class Replay(Document):
     heat: tuple[tuple[float, ...], ...] = Field(
         description="misses per step by layer and window of time, of the first policy"
     )
+    agreement: Agreement | None = None
     warnings: tuple[Finding, ...] = ()
     abstained: tuple[Abstention, ...] = ()
+
+
+class LayerCurve(Document):
+    """Misses over the scored steps with 0, 1, 2 ... slots in one layer."""
+
+    layer: int
+    lru: tuple[int, ...]
+    static: tuple[int, ...] = Field(description="the best pin of so many rows, in hindsight")
+
+
+class Curves(Document):
+    """Miss curves. `lru_hit_rate` and the like are over all layers, by slots per layer."""
+
+    schema_: str = Field("lanescope.replay-curve/1", alias="schema")
+    trace: TraceFacts
+    slots: tuple[int, ...]
+    layers: tuple[LayerCurve, ...]
+    lru_hit_rate: tuple[float, ...]
+    static_hit_rate: tuple[float, ...]
+    points: tuple[int, ...] = Field(default=(), description="slot counts of `other_hit_rates`")
+    other_hit_rates: dict[str, tuple[float, ...]] = {}
+
+
+class Division(Document):
+    """One way to divide the slots. `held_out`: planned on one half of the trace, scored on the
+    other, misses per layer-step; none where curves came from a file."""
+
+    name: str
+    slots: dict[int, int]
+    total: int
+    misses_per_layer_step: float
+    hit_rate: float
+    held_out: float | None = None
+    ms_per_step: Interval | None = None
+    tokens_per_s: Interval | None = None
+
+
+class ContextRow(Document):
+    """What one context length leaves for slots, and what those cost."""
+
+    context: int
+    kv_bytes: int
+    slots: int
+    misses_per_layer_step: float
+    hit_rate: float
+    ms_per_step: Interval | None = None
+    tokens_per_s: Interval | None = None
+
+
+class Plan(Document):
+    """Divisions of one slot budget, best first; context against slots where memory was given."""
+
+    schema_: str = Field("lanescope.replay-plan/1", alias="schema")
+    source: str
+    budget: int | None
+    divisions: tuple[Division, ...]
+    contexts: tuple[ContextRow, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    abstained: tuple[Abstention, ...] = ()
+
+
+class Overlap(Document):
+    """Share of a pass's experts found in another set, beside what chance would give.
+
+    `chance_even`: experts drawn evenly. `chance_popularity`: drawn independently, each as often as
+    it is asked for in this trace.
+    """
+
+    overlap: float
+    standard_error: float | None
+    chance_even: float
+    chance_popularity: float
+
+
+class LayerStructure(Document):
+    """One layer. Reuse distances are LRU depths: distinct experts asked for since the last time."""
+
+    layer: int
+    step_to_step: float | None = None
+    cross_layer: float | None = Field(default=None, description="with the layer after it")
+    reuse_p50: float | None
+    reuse_p90: float | None
+    never_seen_before: int = Field(description="first requests of an expert: no cache helps")
+    experts_used: int
+    effective_experts: float = Field(description="exp(entropy) of the popularity")
+    working_set: tuple[float | None, ...] = Field(description="distinct experts, by `spans`")
+    working_set_over_time: tuple[int, ...]
+
+
+class Coverage(Document):
+    """Share of the LRU misses that a predictor named, and rows per layer-step that it would have
+    fetched for nothing."""
+
+    predictor: str
+    covered: float
+    fetched_for_nothing: float
+
+
+class Subsample(Document):
+    """LRU on each n-th step alone (`every` = 1: the whole trace)."""
+
+    every: int
+    steps: int
+    hit_rate: float
+    misses_per_layer_step: float
+
+
+class Structure(Document):
+    """What a trace has to offer a cache."""
+
+    schema_: str = Field("lanescope.replay-structure/1", alias="schema")
+    trace: TraceFacts
+    step_to_step: Overlap | None = Field(description="none with a single step")
+    cross_layer: Overlap | None = Field(description="none with a single layer")
+    layers: tuple[LayerStructure, ...]
+    spans: tuple[int, ...] = Field(description="steps over which `working_set` is counted")
+    coverage: tuple[Coverage, ...] = ()
+    subsamples: tuple[Subsample, ...] = ()
+    abstained: tuple[Abstention, ...] = ()
+
+
+class TraceCheck(Document):
+    """What a file of routing holds. Not usable: `fault` says why, and counts are of its rows."""
+
+    schema_: str = Field("lanescope.replay-check/1", alias="schema")
+    file: str
+    usable: bool
+    fault: str
+    counts: dict[str, int]
+    warnings: tuple[Finding, ...] = ()

@@ -10,7 +10,7 @@ import rich_click as click
 
 from lanescope.attribution.replay.files import read_trace, whole_file
 from lanescope.attribution.replay.trace import RoutingTrace
-from lanescope.schemas.documents.replay import read_slot_map
+from lanescope.schemas.documents.replay import Interval, read_slot_map
 from lanescope.schemas.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,3 +92,12 @@ def write_text(path: Path, text: str, force: bool) -> None:
     """Write a file whole, or not at all."""
     with whole_file(path, force) as temporary:
         temporary.write_text(text)
+
+
+def span(value: Interval | None) -> str:
+    """`44.1 [43.0, 45.2]`."""
+    if value is None:
+        return "-"
+    if value.low == value.high:
+        return f"{value.estimate:.2f}"
+    return f"{value.estimate:.2f} [{value.low:.2f}, {value.high:.2f}]"

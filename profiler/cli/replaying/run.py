@@ -5,17 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import rich_click as click
+from click.exceptions import Exit
 
-from lanescope.attribution.replay.policies import ABOUT, DEFAULT, replay
+from lanescope.attribution.replay.against import agreement, write_misses
+from lanescope.attribution.replay.cost import read_cost_model
+from lanescope.attribution.replay.policies import ABOUT, DEFAULT, Scope, priced, replay
 from lanescope.dashboards.terminal import Column, console, table
 from lanescope.profiler.cli.replaying.common import (
+    FILE,
     load,
     slots_of,
+    span,
     step_option,
     trace_options,
     warmup_option,
 )
-from lanescope.schemas.documents.replay import Replay
+from lanescope.schemas.documents.replay import Agreement, Replay
+from lanescope.schemas.errors import ExitCode
 
 
 @click.command("run", epilog="Policies: " + "; ".join(f"{k}: {v}" for k, v in ABOUT.items()))
@@ -27,6 +33,11 @@ from lanescope.schemas.documents.replay import Replay
     "--policy", "policies", multiple=True, help="A policy; may be repeated. Default: all."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For random.")
+@click.option("--against", type=FILE, help="An engine's own miss counts: exit 10 if not LRU's.")
+@click.option("--misses", "misses_out", type=FILE, help="Write LRU's misses per layer-step here.")
+@click.option("--model", type=FILE, help="Cost model file of `lanescope model`.")
+@click.option("--accepted", type=float, help="Accepted tokens per step, for tokens per second.")
+@click.option("--force", is_flag=True, help="Overwrite files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
 @click.option("--plain", is_flag=True, help="No colour.")
 def command(
@@ -39,16 +50,34 @@ def command(
     slots: str,
     policies: tuple[str, ...],
     seed: int,
+    against: Path | None,
+    misses_out: Path | None,
+    model: Path | None,
+    accepted: float | None,
+    force: bool,
     as_json: bool,
     plain: bool,
 ) -> None:
     """Replay policies side by side over TRACE at a slot map."""
     loaded = load(trace, columns, axes, experts, tokens_per_step)
-    result, _ = replay(loaded, slots_of(slots, loaded), tuple(policies) or DEFAULT, warmup, seed)
+    names = tuple(policies) or DEFAULT
+    if (against or misses_out) and "lru" not in names:
+        names = ("lru", *names)
+    result, lru = replay(loaded, slots_of(slots, loaded), names, warmup, seed, keep="lru")
+    scope = Scope.of(loaded, warmup)
+    if against is not None and lru is not None:
+        found = agreement(against, loaded, lru, scope)
+        result = result.model_copy(update={"agreement": found})
+    if misses_out is not None and lru is not None:
+        write_misses(misses_out, loaded, lru, scope, force)
+    if model is not None:
+        result = priced(result, read_cost_model(model), accepted)
     if as_json:
         click.echo(result.model_dump_json(by_alias=True))
-        return
-    show(result, plain)
+    else:
+        show(result, plain)
+    if result.agreement is not None and result.agreement.equal < result.agreement.layer_steps:
+        raise Exit(ExitCode.GATE_FAIL)
 
 
 def show(result: Replay, plain: bool = False) -> None:
@@ -56,20 +85,34 @@ def show(result: Replay, plain: bool = False) -> None:
     facts = result.trace
     con = console(plain=plain)
     low, high = facts.tokens_per_step
-    span = f"{low}" if low == high else f"{low} to {high}"
+    width = f"{low}" if low == high else f"{low} to {high}"
     con.print(
-        f"{facts.source}: {facts.scored_steps:,} verification steps of {span} token(s), "
+        f"{facts.source}: {facts.scored_steps:,} verification steps of {width} token(s), "
         f"{len(facts.layers)} layers, top-{facts.top_k} of {facts.experts}, "
         f"{sum(result.slots.values()):,} slots"
     )
-    rows = [
-        [p.policy, f"{p.hit_rate:.4f}", f"{p.misses_per_layer_step:.3f}", f"{p.misses:,}"]
-        for p in result.policies
-    ]
-    headings = [
-        Column("policy", numeric=False),
-        Column("hit rate"),
-        Column("misses/layer-step"),
-        Column("misses"),
-    ]
-    table("", headings, rows, con)
+    with_cost = any(p.ms_per_step for p in result.policies)
+    rows = []
+    for p in result.policies:
+        cells = [p.policy, f"{p.hit_rate:.4f}", f"{p.misses_per_layer_step:.3f}"]
+        more = [span(p.ms_per_step), span(p.tokens_per_s)] if with_cost else [f"{p.misses:,}"]
+        rows.append(cells + more)
+    headings = ["hit rate", "misses/layer-step"]
+    headings += ["ms/step", "tok/s"] if with_cost else ["misses"]
+    table("", [Column("policy", numeric=False), *map(Column, headings)], rows, con)
+    if result.agreement is not None:
+        con.print(agreement_line(result.agreement))
+    for warning in result.warnings:
+        con.print(f"! {warning.message}: {warning.advice}")
+    for gap in result.abstained:
+        con.print(f"- {gap.what}: {gap.why} ({gap.remedy})")
+
+
+def agreement_line(found: Agreement) -> str:
+    """Whether the engine and the replay say the same."""
+    if found.equal == found.layer_steps:
+        return f"{found.file}: the engine's misses equal LRU's in all {found.equal:,} layer-steps"
+    return (
+        f"{found.file}: the engine's misses equal LRU's in {found.equal:,} of "
+        f"{found.layer_steps:,} layer-steps; first difference: {found.first_difference}"
+    )

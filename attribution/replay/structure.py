@@ -1,0 +1,229 @@
+"""What a routing trace has to offer a cache: overlaps, reuse, working sets, predictability.
+
+Every overlap stands beside two chances: of experts drawn evenly (top-k / experts), and of experts
+drawn independently with the trace's own popularity. An overlap above the second is a signal that
+a predictor could use; one between the two is popularity alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lanescope.attribution.replay import kernels
+from lanescope.attribution.replay.jit import each
+from lanescope.attribution.replay.policies import (
+    Scope,
+    check_slots,
+    layer_misses,
+    policy,
+    popularity,
+    trace_facts,
+)
+from lanescope.attribution.replay.predict import Predictions, coverage
+from lanescope.attribution.replay.trace import LayerRequests, RoutingTrace, layer_requests
+from lanescope.schemas.documents.replay import (
+    Coverage,
+    LayerStructure,
+    Overlap,
+    Structure,
+    Subsample,
+)
+from lanescope.schemas.errors import UsageError
+from lanescope.schemas.findings import Abstention
+
+Floats = NDArray[np.float64]
+
+#: steps over which a working set is counted
+SPANS = (16, 64, 256, 1024)
+_WINDOWS = 100
+_EVERY = (2, 4, 8)
+
+
+def structure(
+    trace: RoutingTrace,
+    slots: Mapping[int, int] | None = None,
+    warmup: int = 0,
+    predictor: Path | None = None,
+) -> Structure:
+    """Everything about `trace` that decides what a cache can win; misses need a slot map."""
+    scope = Scope.of(trace, warmup)
+    if not (np.diff(trace.step_starts) > 0).all():
+        raise UsageError("the trace has empty steps")
+    requests = each(lambda index: layer_requests(trace, index), range(len(trace.layers)))
+    popular = np.stack([popularity(layer, scope.scored) / scope.scored.sum() for layer in requests])
+    temporal: list[Floats] = each(lambda layer: _temporal(layer, scope), requests)
+    crossing = each(
+        lambda i: _crossing(requests[i], requests[i + 1], scope), range(len(requests) - 1)
+    )
+    layers = each(lambda i: _layer(trace.layers[i], requests[i], scope), range(len(requests)))
+    chance = _even_chance(requests, scope)
+    facts = trace_facts(trace, scope)
+    covered: tuple[Coverage, ...] = ()
+    samples: tuple[Subsample, ...] = ()
+    abstained: tuple[Abstention, ...] = ()
+    if slots is None:
+        abstained = (
+            Abstention(
+                what="coverage of misses, subsamples",
+                why="misses need to know the slots",
+                remedy="--slots gives a number or a slot map",
+            ),
+        )
+    else:
+        check_slots(trace, slots)
+        tight = [n for n, r in zip(trace.layers, requests, strict=True) if slots[n] < r.largest]
+        given = Predictions.read(predictor, trace, scope.cached) if predictor else None
+        if tight:
+            abstained = (
+                Abstention(
+                    what="coverage of misses",
+                    why=f"{len(tight)} layers have fewer slots than one step asks for",
+                    remedy=f"at least {max(r.largest for r in requests)} slots a layer",
+                ),
+            )
+        else:
+            covered = coverage(trace, requests, slots, scope, given)
+        samples = _subsamples(trace, slots, warmup)
+    return Structure(
+        schema="lanescope.replay-structure/1",
+        trace=facts,
+        step_to_step=_overlap(temporal, chance, float((popular**2).sum() / popular.sum())),
+        cross_layer=_overlap(
+            crossing,
+            chance,
+            float((popular[:-1] * popular[1:]).sum() / max(popular[1:].sum(), 1e-12)),
+        )
+        if crossing
+        else None,
+        layers=tuple(
+            layer.model_copy(
+                update={
+                    "step_to_step": float(temporal[i].mean()) if len(temporal[i]) else None,
+                    "cross_layer": float(crossing[i].mean()) if i < len(crossing) else None,
+                }
+            )
+            for i, layer in enumerate(layers)
+        ),
+        spans=SPANS,
+        coverage=covered,
+        subsamples=samples,
+        abstained=abstained,
+    )
+
+
+def _even_chance(requests: list[LayerRequests], scope: Scope) -> float:
+    """Share of a pass's experts found in another pass's set, drawn evenly: set size / experts."""
+    widths = np.stack([np.diff(layer.starts)[scope.scored] for layer in requests])
+    return float(widths.mean()) / requests[0].n_experts
+
+
+def _temporal(requests: LayerRequests, scope: Scope) -> Floats:
+    """Share of each scored pass's distinct experts that the pass before asked for too."""
+    before = np.append([-1], np.arange(requests.steps - 1))
+    common = kernels.common_with(
+        requests.experts, requests.starts, requests.experts, requests.starts, before,
+        requests.n_experts,
+    )  # fmt: skip
+    usable = scope.scored & (before >= 0)
+    shares: Floats = (common / np.diff(requests.starts))[usable]
+    return shares
+
+
+def _crossing(above: LayerRequests, below: LayerRequests, scope: Scope) -> Floats:
+    """Share of each scored pass's distinct experts that the layer above asked for too."""
+    same = np.arange(below.steps)
+    common = kernels.common_with(
+        below.experts, below.starts, above.experts, above.starts, same, below.n_experts
+    )
+    shares: Floats = (common / np.diff(below.starts))[scope.scored]
+    return shares
+
+
+def _overlap(shares: list[Floats], even: float, popular: float) -> Overlap | None:
+    """The mean over layers and passes; its error from the spread between windows of time."""
+    per_pass = np.mean(np.stack(shares), axis=0)
+    if not len(per_pass):  # one pass alone has none before it
+        return None
+    windows = np.array_split(per_pass, min(_WINDOWS, len(per_pass)))
+    means = np.array([w.mean() for w in windows])
+    error = float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
+    return Overlap(
+        overlap=float(per_pass.mean()),
+        standard_error=error if np.isfinite(error) else None,
+        chance_even=even,
+        chance_popularity=popular,
+    )
+
+
+def _layer(number: int, requests: LayerRequests, scope: Scope) -> LayerStructure:
+    depths = kernels.lru_depths(requests.experts, requests.starts, requests.n_experts)
+    depths = depths[np.repeat(scope.scored, np.diff(requests.starts))]
+    known = depths[depths < requests.n_experts]
+    counts = popularity(requests, scope.scored)
+    share = counts[counts > 0] / counts.sum()
+    windows = min(_WINDOWS, requests.steps)
+    bounds = np.arange(windows + 1) * requests.steps // windows
+    return LayerStructure(
+        layer=number,
+        reuse_p50=float(np.median(known)) if len(known) else None,
+        reuse_p90=float(np.quantile(known, 0.9)) if len(known) else None,
+        never_seen_before=int((depths == requests.n_experts).sum()),
+        experts_used=int((counts > 0).sum()),
+        effective_experts=float(np.exp(-(share * np.log(share)).sum())),
+        working_set=tuple(
+            _working_set(requests, span) if requests.steps >= span else None for span in SPANS
+        ),
+        working_set_over_time=tuple(
+            kernels.distinct_in_windows(
+                requests.experts, requests.starts, bounds, requests.n_experts
+            ).tolist()
+        ),
+    )
+
+
+def _working_set(requests: LayerRequests, span: int) -> float:
+    """Distinct experts in `span` passes, mean over windows side by side."""
+    bounds = np.arange(0, requests.steps - requests.steps % span + 1, span)
+    return float(
+        kernels.distinct_in_windows(
+            requests.experts, requests.starts, bounds, requests.n_experts
+        ).mean()
+    )
+
+
+def _subsamples(
+    trace: RoutingTrace, slots: Mapping[int, int], warmup: int
+) -> tuple[Subsample, ...]:
+    """LRU on each n-th pass alone, against the whole: what a subsampled trace would have told."""
+    found = []
+    for every in (1, *_EVERY):
+        part = trace.every(every)
+        if part.steps <= 1:
+            break
+        scope = Scope.of(part, min(warmup // every, part.steps - 1))
+        misses = _lru_misses(part, slots, scope)
+        facts = trace_facts(part, scope)
+        found.append(
+            Subsample(
+                every=every,
+                steps=facts.scored_steps,
+                hit_rate=1 - misses / facts.routed_rows,
+                misses_per_layer_step=misses / (facts.scored_steps * len(part.layers)),
+            )
+        )
+    return tuple(found)
+
+
+def _lru_misses(trace: RoutingTrace, slots: Mapping[int, int], scope: Scope) -> int:
+    lru = policy("lru")
+
+    def one(index: int) -> int:
+        room = slots[trace.layers[index]]
+        misses = layer_misses(layer_requests(trace, index), lru, room, scope.scored)
+        return int(misses[scope.scored].sum())
+
+    return sum(each(one, range(len(trace.layers))))

@@ -1,0 +1,33 @@
+"""`lanescope replay check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+from click.exceptions import Exit
+
+from lanescope.attribution.replay.check import check
+from lanescope.dashboards.terminal import Column, console, table
+from lanescope.profiler.cli.replaying.common import mapping, trace_options
+from lanescope.schemas.errors import ExitCode
+
+
+@click.command("check")
+@trace_options
+@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
+def command(
+    trace: Path, columns: tuple[str, ...], axes: str, experts: int | None, as_json: bool
+) -> None:
+    """Count what TRACE holds. Exit code 3 when it cannot be replayed as it is."""
+    result = check(trace, mapping(columns), experts, axes)
+    if as_json:
+        click.echo(result.model_dump_json(by_alias=True))
+    else:
+        rows = [[name.replace("_", " "), f"{count:,}"] for name, count in result.counts.items()]
+        table(result.file, [Column("what", numeric=False), Column("count")], rows, console())
+        for warning in result.warnings:
+            click.echo(f"! {warning.message}: {warning.advice}")
+        click.echo("a whole routing trace" if result.usable else f"not usable: {result.fault}")
+    if not result.usable:
+        raise Exit(ExitCode.UNUSABLE_INPUT)

@@ -1,0 +1,108 @@
+"""`lanescope replay structure`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+from rich.console import Console
+
+from lanescope.attribution.replay.structure import structure
+from lanescope.dashboards.terminal import Column, console, table
+from lanescope.profiler.cli.replaying.common import (
+    FILE,
+    load,
+    slots_of,
+    step_option,
+    trace_options,
+    warmup_option,
+)
+from lanescope.schemas.documents.replay import Structure
+
+
+@click.command("structure")
+@trace_options
+@step_option
+@warmup_option
+@click.option("--slots", help="Slots per layer, for what concerns misses: a number or a slot map.")
+@click.option("--predictor", type=FILE, help="Parquet: step, layer, e0 ...: predicted experts.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
+@click.option("--plain", is_flag=True, help="No colour.")
+def command(
+    trace: Path,
+    columns: tuple[str, ...],
+    axes: str,
+    experts: int | None,
+    tokens_per_step: int | None,
+    warmup: int,
+    slots: str | None,
+    predictor: Path | None,
+    as_json: bool,
+    plain: bool,
+) -> None:
+    """Overlaps against chance, reuse, working sets; what predictors and subsamples are worth."""
+    loaded = load(trace, columns, axes, experts, tokens_per_step)
+    budget = None if slots is None else slots_of(slots, loaded)
+    result = structure(loaded, budget, warmup, predictor)
+    if as_json:
+        click.echo(result.model_dump_json(by_alias=True))
+        return
+    show(result, plain)
+
+
+def show(result: Structure, plain: bool = False) -> None:
+    """The tables in the terminal."""
+    con = console(plain=plain)
+    facts = result.trace
+    con.print(
+        f"{facts.source}: {facts.scored_steps:,} verification steps, {len(facts.layers)} layers, "
+        f"top-{facts.top_k} of {facts.experts}"
+    )
+    rows = []
+    overlaps = {"step to step": result.step_to_step, "layer to layer": result.cross_layer}
+    for name, overlap in overlaps.items():
+        if overlap is not None:
+            error = overlap.standard_error
+            cells = [name, f"{overlap.overlap:.4f}", "-" if error is None else f"{error:.4f}"]
+            rows.append([*cells, f"{overlap.chance_even:.4f}", f"{overlap.chance_popularity:.4f}"])
+    headings = ["overlap", "std. error", "chance, even", "chance, popularity"]
+    table("shared experts", [Column("between", numeric=False), *map(Column, headings)], rows, con)
+    _layers(result, con)
+    if result.coverage:
+        cells_ = [
+            [c.predictor, f"{c.covered:.4f}", f"{c.fetched_for_nothing:.3f}"]
+            for c in result.coverage
+        ]
+        heads = [Column("predictor", numeric=False), Column("LRU misses covered")]
+        table("prediction", [*heads, Column("rows for nothing/layer-step")], cells_, con)
+    if result.subsamples:
+        cells_ = [
+            [f"{s.every}", f"{s.steps:,}", f"{s.hit_rate:.4f}", f"{s.misses_per_layer_step:.3f}"]
+            for s in result.subsamples
+        ]
+        heads = [Column("every n-th step"), Column("steps"), Column("LRU hit rate")]
+        table("subsamples", [*heads, Column("misses/layer-step")], cells_, con)
+    for gap in result.abstained:
+        con.print(f"- {gap.what}: {gap.why} ({gap.remedy})")
+
+
+def _layers(result: Structure, con: Console) -> None:
+    """The extreme layers by reuse distance; all of them are in the document."""
+    known = [layer for layer in result.layers if layer.reuse_p50 is not None]
+    order = sorted(known, key=lambda layer: (layer.reuse_p50 or 0.0, layer.layer))
+    shown = order if len(order) <= 8 else [*order[:4], *order[-4:]]
+    rows = [
+        [
+            f"{layer.layer}",
+            f"{layer.reuse_p50:.0f}",
+            f"{layer.reuse_p90:.0f}",
+            "-" if layer.step_to_step is None else f"{layer.step_to_step:.3f}",
+            f"{layer.effective_experts:.1f}",
+            *("-" if w is None else f"{w:.0f}" for w in layer.working_set),
+        ]
+        for layer in shown
+    ]
+    headings = ["layer", "reuse p50", "p90", "overlap", "effective"]
+    headings += [f"in {span}" for span in result.spans]
+    title = "layers, from near reuse to far" + ("" if shown == order else " (ends only)")
+    table(title, [*map(Column, headings)], rows, con)
