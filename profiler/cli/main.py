@@ -22,6 +22,8 @@ from lanescope.schemas.errors import ExitCode, LanescopeError
 #: verb -> (module beside this one, one-line help). The help stands here so that `lanescope --help`
 #: imports no verb; tests hold it against the command's own docstring.
 VERBS: dict[str, tuple[str, str]] = {
+    "capture": ("capture", "Profile a live window, and bring the incumbent back."),
+    "receipt": ("receipt", "Hold a window's folder against its manifest."),
     "replay": (
         "replay",
         "What a slot budget, a policy or a predictor could win, from a routing trace.",

@@ -1,0 +1,1 @@
+"""One outside thing a file: container engine, processes, nsys, timers, probe, metrics, NVML."""

@@ -1,0 +1,1 @@
+"""The capture window: plan, state table, runner, receipts, failsafe, release."""

@@ -1,0 +1,51 @@
+"""The release: a window runs only while its control file says RUN for exactly this window."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from lanescope.profiler.window.folder import utc
+from lanescope.profiler.window.places import state_folder
+from lanescope.profiler.window.plan import Plan
+from lanescope.schemas.errors import LanescopeError
+
+
+class NotReleased(LanescopeError):
+    """The control file does not say RUN for this window."""
+
+
+def control_file(plan: Plan) -> Path:
+    """One file a window, in the machine's state."""
+    folder = state_folder() / "control"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder / f"{plan.window.name}.json"
+
+
+def write(plan: Plan, word: str) -> Path:
+    """Say RUN or HOLD for the window exactly as its files are now."""
+    target = control_file(plan)
+    partial = target.with_suffix(".partial")
+    said = {"word": word, "window": plan.window.name, "plan": plan.sha256, "by": os.getuid()}
+    partial.write_text(json.dumps(said | {"at": utc()}) + "\n")
+    partial.rename(target)
+    return target
+
+
+def require(plan: Plan) -> dict[str, str]:
+    """Raises `NotReleased` unless the file says RUN for these very bytes."""
+    target = control_file(plan)
+    remedy = f"lanescope capture release {plan.path}"
+    try:
+        said = json.loads(target.read_text())
+        word, window, sha256 = said["word"], said["window"], said["plan"]
+    except FileNotFoundError as exc:
+        raise NotReleased(f"window {plan.window.name} is not released", remedy) from exc
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise NotReleased(f"{target}: not a control file", remedy) from exc
+    if word != "RUN" or window != plan.window.name:
+        raise NotReleased(f"window {plan.window.name} is on {word}", remedy)
+    if sha256 != plan.sha256:
+        raise NotReleased(f"window {plan.window.name} was changed after its release", remedy)
+    return {"word": word, "plan": sha256, "at": str(said.get("at", ""))}

@@ -1,0 +1,38 @@
+"""Real parts for the capture tests: Nsight Systems, lanes as processes, an incumbent that serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.profiler.parts import ProcessBench, nsys_folder
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees another's windows, locks or catalogue."""
+    monkeypatch.setenv("LANESCOPE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LANESCOPE_CATALOGUE", str(tmp_path / "catalogue.sqlite"))
+
+
+@pytest.fixture(scope="session")
+def nsys() -> Path:
+    """The folder of a real Nsight Systems."""
+    folder = nsys_folder()
+    if folder is None:
+        pytest.skip("no Nsight Systems here (tests/setup/nsight.sh unpacks one on Debian)")
+    return folder
+
+
+@pytest.fixture
+def bench(tmp_path: Path, nsys: Path) -> Iterator[ProcessBench]:
+    """An incumbent that serves, lane files, and a window file to change."""
+    made = ProcessBench(tmp_path, nsys, os.environ)
+    made.start_incumbent()
+    try:
+        yield made
+    finally:
+        made.clean()
