@@ -1,4 +1,4 @@
-"""Real parts for the capture tests: Nsight Systems, lanes as processes, an incumbent that serves."""
+"""Real parts for the capture tests: Nsight Systems, lanes as processes, a serving incumbent."""
 
 from __future__ import annotations
 
