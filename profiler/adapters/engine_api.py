@@ -99,9 +99,9 @@ class Engine:
         path = f"/containers/{_quoted(container)}/stop?t={seconds}"
         self.call("POST", path, timeout=seconds + 60)
 
-    def logs(self, container: str) -> bytes:
-        """Both streams of a container's log with timestamps, in order."""
-        query = "stdout=1&stderr=1&timestamps=1"
+    def logs(self, container: str, timestamps: bool = True) -> bytes:
+        """Both streams of a container's log, in order."""
+        query = f"stdout=1&stderr=1&timestamps={int(timestamps)}"
         return _demultiplexed(
             self.raw("GET", f"/containers/{_quoted(container)}/logs?{query}", timeout=300)
         )

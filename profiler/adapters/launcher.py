@@ -30,6 +30,9 @@ class Launcher(Protocol):
     def incumbent_running(self) -> bool:
         """Whether the incumbent runs."""
 
+    def server_command(self) -> list[str]:
+        """The command line that starts the server, secrets in their places."""
+
     def launch(self, command: list[str]) -> dict[str, Any]:
         """Start the candidate with this command line and its closed environment."""
 

@@ -144,6 +144,11 @@ class Processes:
         owner = self._find_incumbent()
         return bool(owner) and owner not in procs.marked(self.run)
 
+    def server_command(self) -> list[str]:
+        """The lane's command."""
+        lane = self.plan.candidate
+        return [*lane.entrypoint, *command_with(lane, self.plan.secrets(lane))]
+
     def launch(self, command: list[str]) -> dict[str, Any]:
         """Start the candidate in a session of its own."""
         lane = self.plan.candidate

@@ -12,7 +12,6 @@ from lanescope.profiler.adapters.completion import ask, serving
 from lanescope.profiler.adapters.launcher import LaunchError
 from lanescope.profiler.adapters.nvml import Sampler
 from lanescope.profiler.window import figures
-from lanescope.profiler.window.plan import command_with
 from lanescope.profiler.window.run import Run
 from lanescope.schemas.errors import LanescopeError
 
@@ -32,7 +31,7 @@ def stop_incumbent(run: Run) -> dict[str, Any]:
 def launch(run: Run) -> dict[str, Any]:
     """Start the candidate under nsys."""
     lane = run.plan.candidate
-    command = run.session.wrapped(command_with(lane, run.plan.secrets(lane)))
+    command = run.session.wrapped(run.launcher.server_command())
     with run.restore_lock():
         if run.launcher.incumbent_running():
             raise LaunchError("the incumbent came back by itself", "see its restart policy")

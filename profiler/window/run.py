@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lanescope.profiler.adapters import procs
+from lanescope.profiler.adapters.docker import Containers
 from lanescope.profiler.adapters.launcher import Launcher
 from lanescope.profiler.adapters.nsight import Nsight, Session, find
 from lanescope.profiler.adapters.process import Processes
@@ -165,7 +166,7 @@ class Run:
 
 def _launcher(run: Run) -> Launcher:
     if run.plan.candidate.launcher == "docker":
-        raise UsageError("launcher docker is not here yet", "use launcher process")
+        return Containers(run.plan, run.run, run.folder.private, run.nsight, run.redact)
     return Processes(run.plan, run.run, run.folder.private, run.nsight, run.redact)
 
 

@@ -28,7 +28,12 @@ class State:
 
 EXPERIMENT = (
     State("preflight", "check files, pins, nsys, disk, GPU, incumbent, clients", before.preflight),
-    State("snapshot", "record the executed source, containers, GPU, clocks", before.snapshot),
+    State(
+        "snapshot",
+        "record the executed source, containers, GPU, clocks",
+        before.snapshot,
+        touches=True,
+    ),
     State("failsafe_proof", "fire a dummy that only looks", before.failsafe_proof),
     State("failsafe_armed", "arm the failsafe and read it back", before.failsafe_armed),
     State("incumbent_stopped", "stop the incumbent", experiment.stop_incumbent, touches=True),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.profiler.parts import ProcessBench, nsys_folder
+from tests.profiler.docker_engine import DockerEngine, why_not
+from tests.profiler.parts import DockerBench, ProcessBench, nsys_folder
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +33,30 @@ def nsys() -> Path:
 def bench(tmp_path: Path, nsys: Path) -> Iterator[ProcessBench]:
     """An incumbent that serves, lane files, and a window file to change."""
     made = ProcessBench(tmp_path, nsys, os.environ)
+    made.start_incumbent()
+    try:
+        yield made
+    finally:
+        made.clean()
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[DockerEngine]:
+    """A real engine and registry, for all tests of this worker."""
+    if reason := why_not():
+        pytest.skip(reason)
+    engine = DockerEngine(Path(tempfile.mkdtemp(prefix="ls-docker-", dir="/var/tmp")))
+    try:
+        engine.start()
+        yield engine
+    finally:
+        engine.stop()
+
+
+@pytest.fixture
+def containers(tmp_path: Path, nsys: Path, docker: DockerEngine) -> Iterator[DockerBench]:
+    """The same bench with both lanes as containers."""
+    made = DockerBench(tmp_path, nsys, os.environ, docker)
     made.start_incumbent()
     try:
         yield made

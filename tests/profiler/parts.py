@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 from lanescope.profiler.adapters import procs
 from lanescope.profiler.adapters.completion import ask, serving
+from lanescope.profiler.adapters.engine_api import EngineError
 
 SERVER = Path(__file__).with_name("server.py")
 KEY = "sekret-api-key-7f3a91"
@@ -234,4 +236,44 @@ class ProcessBench(Bench):
             os.kill(pid, signal.SIGUSR1)
 
 
-__all__ = ["KEY", "Bench", "ProcessBench", "ask", "free_port", "nsys_folder"]
+class DockerBench(Bench):
+    """Both lanes are containers of a real engine."""
+
+    def __init__(
+        self, folder: Path, nsys: Path, environment: Mapping[str, str], docker: Any
+    ) -> None:
+        self.docker = docker
+        self.container = f"incumbent-{free_port()}"
+        super().__init__(folder, nsys, {**environment, "DOCKER_HOST": docker.host})
+        self.change(incumbent={"lane": "incumbent.toml", "container": self.container})
+        self.id = ""
+
+    def lane(self, name: str) -> dict[str, Any]:
+        """The test server in a container that mounts this machine's Python."""
+        base = ProcessBench.lane(self, name)  # type: ignore[arg-type]
+        mounts = [{"source": m, "target": m} for m in self.docker.places]
+        pin = self.docker.pins[name]
+        return {**base, "launcher": "docker", "image": pin, "mounts": mounts}
+
+    def start_incumbent(self, *more: str, **spec: Any) -> None:
+        """Start the incumbent as a person would have."""
+        command = [*self.incumbent["command"], *more]
+        environment = [f"SERVER_API_KEY={KEY}", *spec.pop("Env", [])]
+        pin = self.incumbent["image"]
+        self.id = self.docker.run(self.container, pin, command, Env=environment, **spec)
+        assert not self.await_serving(), "the test's own incumbent does not serve"
+
+    def candidates(self) -> list[str]:
+        """Containers of windows that are still there."""
+        rows = self.docker.engine.call("GET", "/containers/json?all=1")
+        return [n for r in rows for n in r["Names"] if n.startswith("/lanescope-")]
+
+    def clean(self) -> None:
+        """Remove this bench's containers."""
+        for name in [self.container, *self.candidates()]:
+            with contextlib.suppress(EngineError):
+                self.docker.engine.call("DELETE", f"/containers/{name.strip('/')}?force=1&v=1")
+        ProcessBench.clean(self)  # type: ignore[arg-type]
+
+
+__all__ = ["KEY", "Bench", "DockerBench", "ProcessBench", "ask", "free_port", "nsys_folder"]
