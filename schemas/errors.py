@@ -54,3 +54,7 @@ class InternalError(LanescopeError):
     """A promise of the product did not hold (conservation, say): a bug, never the user's fault."""
 
     exit_code = ExitCode.INTERNAL
+
+
+class NoDeviceActivity(UnusableInput):
+    """The export is sound but holds no GPU work: nothing to attribute."""

@@ -1,7 +1,7 @@
 """Warnings and abstentions: closed sets of stable codes, each with its advice.
 
 "No problem", "a problem" and "could not look" are three different answers: nothing said, a
-`Warning_`, an `Abstention`. A view shows the advice; nobody else writes such texts.
+`Finding`, an `Abstention`. Views show them; nobody else writes advice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Finding(BaseModel):
 
 
 class Abstention(BaseModel):
-    """A value that is not given, why, and what would make it available."""
+    """A value that is not given: what, why, and what would make it available."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,12 +32,86 @@ class Abstention(BaseModel):
 
 
 class WarningCode(Enum):
-    """Every warning there is: the code, and the advice that goes with it."""
+    """Every warning there is: its code and the advice that goes with it."""
+
+    BAD_CELLS = ("bad-cells", "the cells were left out; export the report again to be sure")
+    BROKEN_KERNELS = (
+        "broken-kernels",
+        "they are in no time; shares of the phases they belong to are unreliable",
+    )
+    CLOCK_SKEW = (
+        "clock-skew",
+        "host and device clocks disagree; host waits and launch gaps are unreliable",
+    )
+    DROPPED_RECORDS = (
+        "dropped-records",
+        "the profiler lost device records; record a shorter window, shares are unreliable",
+    )
+    GRAPH_LEVEL = (
+        "graph-level",
+        "record again with --cuda-graph-trace=node to see the kernels inside graphs",
+    )
+    NAMES_MISSING = ("names-missing", "unnamed kernels can only be in the bucket 'other'")
+    NEWER_SCHEMA = (
+        "newer-schema",
+        "the export is newer than this lanescope knows; update lanescope and compare",
+    )
+    DEVICES_UNKNOWN = (
+        "devices-unknown",
+        "the export does not say which physical GPU a process used; its own numbers are shown",
+    )
+    RANGES_OPEN = ("ranges-open", "ranges that never closed, or lack a name, are not used")
+    RANGES_CROSS_THREADS = (
+        "ranges-cross-threads",
+        "start/end ranges that end on another thread are not used; use push/pop ranges",
+    )
+    SHORT_NAMES = ("short-names", "the export has no demangled names; short ones are shown")
+    STEPS_FEW = ("steps-few", "percentiles of so few steps say little; record a longer window")
+    UNATTRIBUTED = (
+        "unattributed",
+        "their launches are not in the trace (made before it began?); they count as outside",
+    )
+    UNMATCHED_TIME = (
+        "unmatched-time",
+        "add rules for the names under 'other' to a profile and pass it with --profile",
+    )
+    WARMUP = ("warm-up", "warm-up steps are in the totals of the phases, not in the averages")
+    WORKERS_IDLE = (
+        "workers-without-kernels",
+        "processes called CUDA but ran no kernel in the trace; trace child processes too",
+    )
+    INFERRED = (
+        "phases-inferred",
+        "no NVTX ranges told the phases; annotate the engine's steps to be certain",
+    )
 
     def __init__(self, code: str, advice: str) -> None:
         self.code = code
         self.advice = advice
 
     def finding(self, message: str) -> Finding:
-        """This warning about one input: `message` carries its figures."""
+        """This warning about one input; `message` carries its figures."""
         return Finding(code=self.code, message=message, advice=self.advice)
+
+
+class Abstained(Enum):
+    """Every value that may be withheld: its name and the remedy."""
+
+    STEPS = ("steps", "annotate steps with NVTX ranges, or record a longer decode")
+    BUCKETS = ("buckets", "record with --cuda-graph-trace=node")
+    LAYERS = ("layers", "record with --cuda-graph-trace=node and layer ranges from start-up on")
+    PREFILL = ("prefill", "record a window that holds the prompt of a request")
+    LAUNCHES = ("launches", "record with --trace=cuda")
+    RANGES = ("ranges", "record with --trace=cuda,nvtx and annotate the engine")
+    HOST_WAIT = ("host_wait", "record with --trace=cuda")
+    MEMORY_OPS = ("memory_operations", "record with --trace=cuda")
+    PERIOD = ("period", "record at least two steps in a row")
+    GPU = ("gpu", "the export has no TARGET_INFO_GPU table; export with a current Nsight Systems")
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        self.remedy = remedy
+
+    def because(self, why: str, remedy: str = "") -> Abstention:
+        """This value is withheld, and why."""
+        return Abstention(what=self.what, why=why, remedy=remedy or self.remedy)

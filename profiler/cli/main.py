@@ -22,6 +22,8 @@ from lanescope.schemas.errors import ExitCode, LanescopeError
 #: verb -> (module beside this one, one-line help). The help stands here so that `lanescope --help`
 #: imports no verb; tests hold it against the command's own docstring.
 VERBS: dict[str, tuple[str, str]] = {
+    "attribute": ("attribute", "Where a decode step's time goes, from one trace."),
+    "cache": ("cache", "Show or clear the staged tables of traces seen before."),
     "capture": ("capture", "Profile a live window, and bring the incumbent back."),
     "receipt": ("receipt", "Hold a window's folder against its manifest."),
     "replay": (

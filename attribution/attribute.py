@@ -1,0 +1,350 @@
+"""The main job, end to end: a path in, one typed result out. No step reaches back.
+
+open_trace -> host side -> phases -> SQL modules -> document and frames
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from lanescope.attribution import engine, measure, tables
+from lanescope.attribution.host import StepHost, step_host
+from lanescope.attribution.ingest import Staged, open_trace
+from lanescope.attribution.phases.assigning import Phased, phase
+from lanescope.attribution.rules import profile as profiles
+from lanescope.attribution.rules.names import function_name
+from lanescope.attribution.rules.profile import Profile
+from lanescope.attribution.tables import HostSide
+from lanescope.schemas.documents.attribution import AttributionDocument
+from lanescope.schemas.errors import InternalError, NoDeviceActivity
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The bucket of graphs traced as one block: time whose kernels the trace does not hold.
+GRAPH_BLOCKS = "graph_blocks"
+_BLOCK_NAME = -2
+
+Say = Callable[[str], None]
+
+
+def _quiet(_text: str) -> None:
+    """Progress goes nowhere unless somebody asks for it."""
+
+
+@dataclass
+class Analysis:
+    """A trace with its attribution loaded in DuckDB: what results and views are read from.
+
+    Tables: segments, kernel_rows, facts, gains, phases_table, steps_table, step_buckets,
+    durations, buckets_table, names_table, kernels_out (see `sql/`).
+    """
+
+    con: duckdb.DuckDBPyConnection
+    staged: Staged
+    profile: Profile
+    host: HostSide
+    phased: Phased
+    steps: StepHost
+    measured: list[bool]
+    window: str
+    spill: Path = field(repr=False)
+
+    def close(self) -> None:
+        """Free the connection, its spill folder, and a folder staged for this call alone."""
+        self.con.close()
+        shutil.rmtree(self.spill, ignore_errors=True)
+        self.staged.close()
+
+    def __enter__(self) -> Analysis:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """The rows of a small query, as dictionaries."""
+        cursor = self.con.execute(query)
+        names = [d[0] for d in cursor.description or []]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """A whole table as a pandas frame."""
+        frame: pd.DataFrame = self.con.table(table).df()
+        return frame
+
+
+def analyse(
+    path: str | Path,
+    *,
+    profile: str | None = None,
+    window: str = "",
+    use_cache: bool = True,
+    say: Say = _quiet,
+) -> Analysis:
+    """Stage a trace and run every SQL module over it. Close the result when done.
+
+    Raises `UnusableInput` for what is no trace, `NoDeviceActivity` for a trace without GPU work,
+    `UsageError` for a window or profile that does not fit, `InternalError` if conservation broke.
+    """
+    staged = open_trace(path, use_cache, say)
+    try:
+        _require_work(staged)
+        spill = Path(tempfile.mkdtemp(prefix="spill-", dir=staged.folder))
+        con = engine.connect(spill)
+        tables.attach(con, staged.folder)
+        host = tables.host_side(staged.folder, staged.info)
+        names = con.execute("SELECT name, short, demangled, mangled FROM names").fetchall()
+        functions = {n: function_name(s, d, m) for n, s, d, m in names}
+        chosen = profiles.load(profile) if profile else profiles.detect(set(functions.values()))
+        say("finding phases and steps")
+        phased = phase(staged, host, chosen)
+        origin = engine.first(con, "SELECT min(start_ns) FROM kernels")
+        flags, words = measure.measured(
+            phased.assignment.segments, window, host.ranges, int(origin[0] or 0)
+        )
+        steps = step_host(phased.assignment, host)
+        _register(con, staged, host, phased, flags, functions, chosen)
+        say("summing up kernels")
+        for module in MODULES:
+            engine.run(con, module)
+        result = Analysis(con, staged, chosen, host, phased, steps, flags, words, spill)
+        _check_conservation(result)
+    except BaseException:
+        staged.close()
+        raise
+    return result
+
+
+#: In the order in which they read one another.
+MODULES = (
+    "kernels/kernel_rows",
+    "kernels/facts",
+    "kernels/crowd",
+    "kernels/gains",
+    "phases/phases",
+    "steps/steps",
+    "buckets/step_buckets",
+    "buckets/durations",
+    "buckets/buckets",
+    "buckets/names",
+    "kernels/kernels_out",
+    "kernels/conservation",
+)
+
+
+def _require_work(staged: Staged) -> None:
+    rows = staged.info.rows
+    device = ("kernels", "graph_runs", "memcpy", "memset")
+    if any(rows.get(t) for t in device) and "kernels" not in staged.info.absent:
+        return
+    if rows.get("graph_runs"):
+        return
+    missing = "no table" if "kernels" in staged.info.absent else "no rows in table"
+    others = rows.get("memcpy", 0) + rows.get("memset", 0)
+    what = f"; {others:,} memory operations" if others else "; no device activity captured"
+    raise NoDeviceActivity(
+        f"{staged.source.path}: {missing} CUPTI_ACTIVITY_KIND_KERNEL: 0 kernels, "
+        f"{rows.get('api', 0):,} API calls{what}",
+        "record the process that runs the model with nsys profile --trace=cuda,nvtx",
+    )
+
+
+def _register(
+    con: duckdb.DuckDBPyConnection,
+    staged: Staged,
+    host: HostSide,
+    phased: Phased,
+    flags: list[bool],
+    functions: dict[int, str],
+    profile: Profile,
+) -> None:
+    """Hand the assignment and the names to SQL."""
+    segments = phased.assignment.segments
+    unknown = len(staged.info.processes)
+    con.register(
+        "segments",
+        pa.table(
+            {
+                "segment": pa.array(range(len(segments)), pa.int64()),
+                "process": pa.array(
+                    [-1 if s.process == unknown else s.process for s in segments], pa.int32()
+                ),
+                "phase": pa.array([s.phase for s in segments]),
+                "part": pa.array([s.part for s in segments]),
+                "range_name": pa.array([s.range_name for s in segments]),
+                "evidence": pa.array([s.evidence for s in segments]),
+                "start_ns": pa.array([s.start_ns for s in segments], pa.int64()),
+                "end_ns": pa.array([s.end_ns for s in segments], pa.int64()),
+                "step": pa.array([s.step for s in segments], pa.int64()),
+                "request": pa.array([s.request for s in segments], pa.int64()),
+                "warmup": pa.array([s.warmup for s in segments]),
+                "measured": pa.array(flags),
+            }
+        ),
+    )
+    con.register(
+        "assigned",
+        pa.table(
+            {
+                "launch": host.launches.api,
+                "segment": phased.assignment.segment,
+                "layer": phased.assignment.layer,
+            }
+        ),
+    )
+    con.register(
+        "outside_segments",
+        pa.table(
+            {
+                "process": pa.array([*range(unknown), -1], pa.int32()),
+                "segment": pa.array(range(unknown + 1), pa.int64()),
+            }
+        ),
+    )
+    con.register("node_layers", phased.node_layers)
+    names = sorted(functions)
+    labels = [functions[n] for n in names]
+    con.register(
+        "buckets_of_names",
+        pa.table(
+            {
+                "name": pa.array([*names, _BLOCK_NAME], pa.int64()),
+                "function": pa.array([*labels, "CUDA graph (one block)"]),
+                "bucket": pa.array(
+                    [*(profile.bucket_of(functions[n]) for n in names), GRAPH_BLOCKS]
+                ),
+            }
+        ),
+    )
+    con.register(
+        "process_ids",
+        pa.table(
+            {
+                "process": pa.array([p["process"] for p in staged.info.processes], pa.int32()),
+                "pid": pa.array([p["pid"] for p in staged.info.processes], pa.int64()),
+            }
+        ),
+    )
+    engine.set_variable(con, "blocks_present", staged.info.rows.get("graph_runs", 0) > 0)
+
+
+def _check_conservation(result: Analysis) -> None:
+    """No join changed the number of kernels or their time; buckets and idle make the wall."""
+    found = result.rows("SELECT * FROM conservation")[0]
+    before = (found["export_kernels"], found["export_ns"])
+    after = (found["fact_kernels"], found["fact_ns"])
+    if before != after:
+        raise InternalError(f"conservation broken: {before} kernels and ns became {after}")
+    if found["open_steps"]:
+        raise InternalError(f"buckets and idle miss the wall in {found['open_steps']} steps")
+
+
+class Attribution:
+    """The result of `lanescope.attribute`: the document, and one pandas frame a table.
+
+    Units stand in the column names; times are integer nanoseconds.
+    """
+
+    def __init__(self, analysis: Analysis, document: AttributionDocument) -> None:
+        self._analysis = analysis
+        self.document = document
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row a (verification step, device)."""
+        from lanescope.attribution.frames import steps_frame
+
+        return steps_frame(self._analysis)
+
+    @property
+    def step_buckets(self) -> pd.DataFrame:
+        """One row a (verification step, device, bucket)."""
+        return self._analysis.frame("step_buckets")
+
+    @property
+    def buckets(self) -> pd.DataFrame:
+        """One row a bucket over the measured steps."""
+        import pandas as pd
+
+        return pd.DataFrame([b.model_dump() for b in self.document.buckets])
+
+    @property
+    def phases(self) -> pd.DataFrame:
+        """One row a (process, device, phase, part, range name)."""
+        import pandas as pd
+
+        return pd.DataFrame([p.model_dump() for p in self.document.phases])
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """One row a kernel execution. Millions of rows for a large trace."""
+        return self._analysis.frame("kernels_out")
+
+    @property
+    def analysis(self) -> Analysis:
+        """The tables behind the result, in DuckDB."""
+        return self._analysis
+
+    def close(self) -> None:
+        """Free the tables; the document stays."""
+        self._analysis.close()
+
+    def __enter__(self) -> Attribution:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows the result."""
+        table = self.buckets.to_html(index=False, border=0) if self.document.buckets else ""
+        steps = self.document.steps
+        head = f"{steps.measured} measured steps, {steps.wall_ms.mean:.3f} ms each" if steps else ""
+        return f"<p><b>{head or 'no steps'}</b></p>{table}"
+
+
+def attribute(
+    path: str | Path,
+    *,
+    profile: str | None = None,
+    window: str = "",
+    use_cache: bool = True,
+    say: Say = _quiet,
+) -> Attribution:
+    """Attribute a trace: phases, verification steps, cost buckets.
+
+    path: a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, or an .nsys-rep.
+    profile: a bundled profile's name or a TOML file; chosen by the kernel names if None.
+    window: which steps to measure, see `measure.measured`; all but warm-up if ''.
+
+    Raises the errors of `analyse`.
+    """
+    from lanescope.attribution.results import document
+
+    analysis = analyse(path, profile=profile, window=window, use_cache=use_cache, say=say)
+    try:
+        return Attribution(analysis, document(analysis))
+    except BaseException:
+        analysis.close()
+        raise
+
+
+def profile_hash(profile: Profile) -> str:
+    """A hash of the rules used, for provenance and comparability."""
+    return hashlib.sha256(profile.model_dump_json().encode()).hexdigest()
+
+
+def measured_array(analysis: Analysis) -> np.ndarray:
+    """One flag a row of `analysis.steps`: whether the step is measured."""
+    return np.array([analysis.measured[i] for i in analysis.steps.segment], dtype=bool)

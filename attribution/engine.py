@@ -1,0 +1,70 @@
+"""A DuckDB connection with limits, and the SQL modules it runs.
+
+SQL lives in `sql/<question>/<name>.sql`; a module creates the table or view of its own name. Values
+come in as variables or as registered tables, never by pasting text.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+#: Without --memory: this share of what the machine (or its cgroup) has, and no more than this.
+_MEMORY_SHARE = 0.5
+_MEMORY_MOST = 3 << 30
+
+
+def memory_limit() -> int:
+    """Bytes DuckDB may use: half the memory of the machine or of its cgroup, at most 3 GiB."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return int(min(total * _MEMORY_SHARE, _MEMORY_MOST))
+
+
+def connect(spill: Path) -> duckdb.DuckDBPyConnection:
+    """A connection in memory that spills to `spill` and reads nothing from the network."""
+    con = duckdb.connect(
+        config={
+            "memory_limit": f"{memory_limit() >> 20}MiB",
+            "temp_directory": str(spill),
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+    )
+    con.execute("SET enable_progress_bar = false")
+    return con
+
+
+@cache
+def sql(module: str) -> str:
+    """The text of a SQL module, by `question/name`."""
+    return files("lanescope.attribution.sql").joinpath(f"{module}.sql").read_text(encoding="utf-8")
+
+
+def run(con: duckdb.DuckDBPyConnection, module: str) -> None:
+    """Run a SQL module: it creates the table or view of its own name."""
+    con.execute(sql(module))
+
+
+def first(con: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
+    """The only row of a query. (A result left half-read blocks the connection in DuckDB 2.)"""
+    row: tuple[Any, ...] = con.execute(query).fetchall()[0]
+    return row
+
+
+def set_variable(con: duckdb.DuckDBPyConnection, name: str, value: int | bool) -> None:
+    """Give SQL modules a value: `getvariable('name')`. Views take no prepared parameters."""
+    if not name.isidentifier():
+        raise ValueError(name)
+    con.execute(f"SET VARIABLE {name} = {value if isinstance(value, bool) else int(value)}")

@@ -1,0 +1,198 @@
+"""Recognise what a path holds, and say in one line why it cannot be used.
+
+The source is only ever opened for reading, and nothing is written beside it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import IO, Any
+
+from lanescope.schemas.errors import UnusableInput
+
+_CHUNK = 1 << 20
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_COMPRESSED = {b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst", b"\x1f\x8b": "gz"}
+
+
+class Kind(Enum):
+    """The kinds of input."""
+
+    SQLITE = "sqlite"
+    PARQUET_FOLDER = "parquet folder"
+    STATS_CSV = "nsys stats CSV"
+    REPORT = "nsys-rep"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input as found: path, kind, and how it is packed ('' or xz, zst, gz)."""
+
+    path: Path
+    kind: Kind
+    packing: str = ""
+
+
+def recognise(path: Path) -> Source:
+    """Tell what `path` is by its content, never by its name alone.
+
+    Raises `UnusableInput` for everything that is not an input, naming what it looks like.
+    """
+    try:
+        mode_is_dir = path.is_dir()
+        if not mode_is_dir and not path.exists():
+            raise UnusableInput(f"{path}: no such file", "check the path")
+        if mode_is_dir:
+            return _recognise_folder(path)
+        if not path.is_file():
+            raise UnusableInput(f"{path}: not a regular file", "give an export file or folder")
+        head = _head(path)
+    except PermissionError as exc:
+        raise UnusableInput(f"{path}: permission denied", "make the file readable") from exc
+    except OSError as exc:
+        raise UnusableInput(f"{path}: cannot be read: {exc.strerror}", "check the path") from exc
+    if not head:
+        raise UnusableInput(f"{path}: the file is empty (0 bytes)", "export the report again")
+    for magic, packing in _COMPRESSED.items():
+        if head.startswith(magic):
+            inner = _unpacked_head(path, packing)
+            if not inner.startswith(_SQLITE_MAGIC):
+                raise UnusableInput(
+                    f"{path}: the {packing} file holds no SQLite export",
+                    "compress a file written by nsys export --type sqlite",
+                )
+            return Source(path, Kind.SQLITE, packing)
+    if head.startswith(_SQLITE_MAGIC):
+        return Source(path, Kind.SQLITE)
+    return _recognise_other(path, head)
+
+
+def _recognise_folder(path: Path) -> Source:
+    if any(path.glob("*.parquet")):
+        return Source(path, Kind.PARQUET_FOLDER)
+    raise UnusableInput(
+        f"{path}: a folder without Parquet tables",
+        "give an export file, or a folder written by nsys export --type parquetdir",
+    )
+
+
+def _recognise_other(path: Path, head: bytes) -> Source:
+    if head.startswith(b"version https://git-lfs"):
+        raise UnusableInput(
+            f"{path}: a Git LFS pointer, not the file itself", "fetch it with git lfs pull"
+        )
+    if path.suffix == ".nsys-rep":
+        return Source(path, Kind.REPORT)
+    if path.suffix == ".qdstrm":
+        raise UnusableInput(
+            f"{path}: an unfinished capture stream", "import it with QdstrmImporter, then export it"
+        )
+    first = head.split(b"\n", 1)[0].decode("utf-8", "replace")
+    if "," in first and ("Instances" in first or "Name" in first):
+        return Source(path, Kind.STATS_CSV)
+    if not head.strip(b"\x00"):
+        raise UnusableInput(
+            f"{path}: starts with zeros: a half-written or damaged export", "export it again"
+        )
+    raise UnusableInput(
+        f"{path}: neither a SQLite export, a Parquet folder, an nsys stats CSV nor an .nsys-rep",
+        "export the report with nsys export --type sqlite",
+    )
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as fh:
+        return fh.read(4096)
+
+
+def _opener(packing: str) -> Callable[[Path], IO[bytes]]:
+    if packing == "xz":
+        return lambda p: lzma.open(p, "rb")
+    if packing == "gz":
+        return lambda p: gzip.open(p, "rb")  # type: ignore[return-value]
+
+    def zst(p: Path) -> IO[bytes]:
+        import zstandard
+
+        opened: Any = zstandard.open(p, "rb")
+        return opened  # type: ignore[no-any-return]
+
+    return zst
+
+
+def _unpack_errors(packing: str) -> tuple[type[BaseException], ...]:
+    if packing == "zst":
+        import zstandard
+
+        return (zstandard.ZstdError, EOFError, OSError)
+    return (lzma.LZMAError, EOFError, OSError, gzip.BadGzipFile)
+
+
+def _unpacked_head(path: Path, packing: str) -> bytes:
+    try:
+        with _opener(packing)(path) as fh:
+            return fh.read(64)
+    except _unpack_errors(packing) as exc:
+        raise UnusableInput(
+            f"{path}: the {packing} data is damaged ({exc})", "copy or compress the file again"
+        ) from exc
+
+
+def unpack(source: Source, target: Path) -> None:
+    """Write the SQLite file inside a compressed source to `target`.
+
+    Raises `UnusableInput` for damaged data and for a disk that is full; `target` is then removed.
+    """
+    try:
+        with _opener(source.packing)(source.path) as src, target.open("wb") as dst:
+            shutil.copyfileobj(src, dst, _CHUNK)
+    except OSError as exc:
+        target.unlink(missing_ok=True)
+        if exc.errno == 28:  # ENOSPC
+            raise UnusableInput(
+                f"{source.path}: no space left in {target.parent} to unpack it",
+                "set LANESCOPE_CACHE_DIR to a folder with more room",
+            ) from exc
+        raise UnusableInput(
+            f"{source.path}: the {source.packing} data is damaged ({exc})",
+            "copy or compress the file again",
+        ) from exc
+    except _unpack_errors(source.packing) as exc:
+        target.unlink(missing_ok=True)
+        raise UnusableInput(
+            f"{source.path}: the {source.packing} data is damaged ({exc})",
+            "copy or compress the file again",
+        ) from exc
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, or of a folder's Parquet files by name and content."""
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for part in sorted(path.glob("*.parquet")):
+            digest.update(part.name.encode() + b"\x00" + bytes.fromhex(sha256(part)))
+        return digest.hexdigest()
+    with path.open("rb", buffering=0) as fh:
+        buffer = bytearray(_CHUNK)
+        view = memoryview(buffer)
+        while n := fh.readinto(buffer):
+            digest.update(view[:n])
+    return digest.hexdigest()
+
+
+def same_file(path: Path, before: os.stat_result) -> bool:
+    """Whether `path` still is what it was when `before` was taken (size, time, inode)."""
+    now = path.stat()
+    return (now.st_size, now.st_mtime_ns, now.st_ino) == (
+        before.st_size,
+        before.st_mtime_ns,
+        before.st_ino,
+    )

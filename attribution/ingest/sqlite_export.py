@@ -1,0 +1,253 @@
+"""Read the tables of a SQLite export as Arrow, in parallel, whatever single cells hold.
+
+SQLite columns have no enforced type: one cell of text in an integer column is legal. The fast
+query trusts the column and is repeated with a guard when a cell turns out not to be an integer;
+the guard reads such cells as NULL and counts them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import adbc_driver_manager
+import adbc_driver_sqlite.dbapi as adbc
+import pyarrow as pa
+
+from lanescope.schemas.errors import UnusableInput
+from lanescope.schemas.nsight import Column, TableSpec
+
+#: Rows read by one query; some 25 MB of Arrow for the widest table.
+ROWS_A_READ = 262_144
+_READERS = 2
+_AHEAD = 4
+
+_DB_ERRORS = (adbc_driver_manager.Error, pa.ArrowInvalid)
+
+
+@dataclass
+class Present:
+    """A staged table as one export has it: its name there and the columns that exist."""
+
+    spec: TableSpec
+    source: str
+    columns: dict[str, str]  # staged name -> name in the export
+    missing: list[str] = field(default_factory=list)
+
+
+class SqliteExport:
+    """One SQLite export, read only; `immutable` keeps SQLite from writing beside it."""
+
+    def __init__(self, path: Path, shown: Path) -> None:
+        """`path` is read; `shown` is the name that errors give (a compressed source's own)."""
+        self.shown = shown
+        self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        self._local = threading.local()
+        self.bad_cells: dict[tuple[str, str], int] = {}
+        try:
+            names = self._query("SELECT name FROM sqlite_master WHERE type IN ('table','view')")
+        except _DB_ERRORS as exc:
+            raise self._unreadable(exc) from exc
+        self.tables = {str(n) for n in names.column(0).to_pylist()}
+        if not self.tables:
+            raise UnusableInput(f"{shown}: a SQLite file without tables", "export the report again")
+
+    def _unreadable(self, exc: BaseException) -> UnusableInput:
+        reason = str(exc).split(": ", 1)[-1].splitlines()[0]
+        return UnusableInput(
+            f"{self.shown}: damaged SQLite file ({reason})", "copy it again, or export it again"
+        )
+
+    def _query(self, sql: str) -> pa.Table:
+        if not hasattr(self._local, "con"):
+            self._local.con = adbc.connect(self._uri)
+        with self._local.con.cursor() as cur:
+            cur.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+            cur.execute(sql)
+            return cur.fetch_arrow_table()
+
+    def scalar(self, sql: str) -> Any:
+        """The first cell of a query."""
+        return self._query(sql).column(0)[0].as_py()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a small query."""
+        try:
+            table = self._query(sql)
+        except _DB_ERRORS as exc:
+            raise self._unreadable(exc) from exc
+        return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+    def find(self, spec: TableSpec) -> Present | None:
+        """The export's version of a staged table; None when it has no such table.
+
+        Raises `UnusableInput` when the table lacks a column that nothing can replace.
+        """
+        source = next((s for s in spec.sources if s in self.tables), None)
+        if source is None:
+            return None
+        info = self._query(f"SELECT name FROM pragma_table_info({_text(source)})")
+        have = {str(n).lower(): str(n) for n in info.column(0).to_pylist()}
+        columns: dict[str, str] = {}
+        missing: list[str] = []
+        for col in spec.columns:
+            found = next((have[s.lower()] for s in col.sources if s.lower() in have), None)
+            if found is not None:
+                columns[col.name] = found
+                continue
+            missing.append(col.name)
+            if col.required:
+                raise UnusableInput(
+                    f"{self.shown}: table {source} has no column {col.sources[0]}",
+                    "export the report again with a newer Nsight Systems",
+                )
+        return Present(spec, source, columns, missing)
+
+    def read(self, present: Present) -> pa.Table:
+        """A whole (small) table, one Arrow column a staged column."""
+        try:
+            return self._read(present, "")
+        except _DB_ERRORS as exc:
+            raise self._unreadable(exc) from exc
+
+    def stream(self, present: Present) -> Iterator[pa.Table]:
+        """A table in pieces, in row order; pieces are read ahead by two threads.
+
+        Raises `UnusableInput` for a damaged file.
+        """
+        try:
+            bounds = self._query(f"SELECT min(rowid), max(rowid) FROM {_name(present.source)}")
+        except _DB_ERRORS:  # a view has no row ids
+            yield self.read(present)
+            return
+        low, high = (bounds.column(i)[0].as_py() for i in (0, 1))
+        if low is None:
+            return
+        with ThreadPoolExecutor(_READERS) as pool:
+            pending: list[Future[pa.Table]] = []
+            try:
+                for first in range(low, high + 1, ROWS_A_READ):
+                    where = f" WHERE rowid >= {first} AND rowid < {first + ROWS_A_READ}"
+                    pending.append(pool.submit(self._read, present, where))
+                    if len(pending) >= _AHEAD:
+                        yield pending.pop(0).result()
+                while pending:
+                    yield pending.pop(0).result()
+            except _DB_ERRORS as exc:
+                raise self._unreadable(exc) from exc
+            finally:
+                for future in pending:
+                    future.cancel()
+
+    def sorted_stream(self, present: Present) -> Iterator[pa.Table]:
+        """A table in pieces, ordered by its start column: for exports that are not sorted."""
+        start = _name(present.columns["start_ns"])
+        order = f" ORDER BY {start}, rowid"
+        total = int(self.scalar(f"SELECT count(*) FROM {_name(present.source)}"))
+        try:
+            if total <= ROWS_A_READ:
+                yield self._read(present, order)
+                return
+            with adbc.connect(self._uri) as con, con.cursor() as cur:
+                cur.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+                cur.execute(_select(present, guarded=True) + order)
+                for batch in cur.fetch_record_batch():
+                    yield _typed(pa.Table.from_batches([batch]), present)
+        except _DB_ERRORS as exc:
+            raise self._unreadable(exc) from exc
+
+    def _read(self, present: Present, where: str) -> pa.Table:
+        try:
+            table = self._query(_select(present, guarded=False) + where)
+            if _well_typed(table, present):
+                return _typed(table, present)
+        except _DB_ERRORS:
+            pass  # a cell of another type past the first batch, or a damaged page: try with care
+        table = self._query(_select(present, guarded=True) + where)
+        self._count_bad(present, where)
+        return _typed(table, present)
+
+    def _count_bad(self, present: Present, where: str) -> None:
+        for col in present.spec.columns:
+            if col.text or col.name not in present.columns:
+                continue
+            cell = _name(present.columns[col.name])
+            bad = self.scalar(
+                f"SELECT coalesce(sum(typeof({cell}) NOT IN ('integer','null')), 0)"
+                f" FROM {_name(present.source)}{where}"
+            )
+            if bad:
+                key = (present.source, present.columns[col.name])
+                self.bad_cells[key] = self.bad_cells.get(key, 0) + int(bad)
+
+
+def _name(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _select(present: Present, guarded: bool) -> str:
+    cells = []
+    for col in present.spec.columns:
+        if col.name not in present.columns:
+            continue
+        cell = _name(present.columns[col.name])
+        if col.text:
+            # Bytes: a name may hold NUL or invalid UTF-8. The marker keeps NULL and '' apart.
+            cells.append(
+                f"CASE WHEN {cell} IS NULL THEN CAST('n' AS BLOB)"
+                f" ELSE CAST('t' || CAST({cell} AS TEXT) AS BLOB) END AS {_name(col.name)}"
+            )
+        elif guarded:
+            cells.append(
+                f"CASE WHEN typeof({cell}) = 'integer' THEN {cell} END AS {_name(col.name)}"
+            )
+        else:
+            cells.append(f"{cell} AS {_name(col.name)}")
+    return f"SELECT {', '.join(cells)} FROM {_name(present.source)}"
+
+
+def _well_typed(table: pa.Table, present: Present) -> bool:
+    text = {c.name for c in present.spec.columns if c.text}
+    return all(f.name in text or pa.types.is_int64(f.type) for f in table.schema)
+
+
+def _typed(table: pa.Table, present: Present) -> pa.Table:
+    """The staged columns in their order: int64 or string, NULL where the export has no column."""
+    columns = {}
+    for col in present.spec.columns:
+        if col.name not in present.columns:
+            kind = pa.string() if col.text else pa.int64()
+            columns[col.name] = pa.nulls(table.num_rows, kind)
+        elif col.text:
+            columns[col.name] = _decode(table.column(col.name))
+        else:
+            columns[col.name] = _integers(table.column(col.name), col)
+    return pa.table(columns)
+
+
+def _integers(column: pa.ChunkedArray, col: Column) -> pa.ChunkedArray:
+    if pa.types.is_int64(column.type):
+        return column
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), pa.int64())
+    raise pa.ArrowInvalid(f"column {col.name} has type {column.type}")
+
+
+def _decode(column: pa.ChunkedArray) -> pa.Array:
+    """Marked bytes to text: NUL and invalid UTF-8 are shown, never fatal."""
+    out: list[str | None] = []
+    for raw in column.to_pylist():
+        if raw is None or raw[:1] != b"t":
+            out.append(None)
+            continue
+        out.append(raw[1:].decode("utf-8", "replace").replace("\x00", "\ufffd"))
+    return pa.array(out, pa.string())

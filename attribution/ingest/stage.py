@@ -1,0 +1,610 @@
+"""Stage a source once: typed Parquet tables that every later step reads.
+
+Staged tables (all times integer ns on the capture's clock):
+
+kernels      one row a kernel execution, ordered by start: `kernel, process, device, stream,
+             start_ns, end_ns, launch, name, grid_x, grid_y, grid_z, graph_node, cluster`.
+             `launch` is a row number of `api` or -1; `cluster` numbers groups of rows that overlap
+             in time on one device (a row that overlaps nothing is alone in its cluster).
+ops          one row a memcpy, memset or graph execution traced as one block
+api          one row a CUDA API call, ordered by start
+ranges       one row an NVTX range or mark
+graph_nodes  one row a CUDA graph node record
+names        one row a kernel name: short, demangled and mangled form
+crowds       one row a cluster of more than one kernel
+work         one row a launch that caused device work (see sql/stage/work.sql)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lanescope.attribution import engine
+from lanescope.attribution.ingest import cache, ids
+from lanescope.attribution.ingest.devices import DeviceMap, device_map
+from lanescope.attribution.ingest.ids import Ints
+from lanescope.attribution.ingest.launches import LaunchIndex
+from lanescope.schemas.errors import UnusableInput
+from lanescope.schemas.nsight import TableSpec, table_specs
+
+#: A launch may begin this much after its kernel before the row is called broken: host and device
+#: clocks are aligned by the profiler to about a microsecond.
+CLOCK_SLACK_NS = 2_000
+#: Above this share, kernels before their launch mean skewed clocks, not broken rows.
+SKEW_SHARE = 0.05
+
+_REASONS = ("no_time", "end_before_start", "before_launch")
+
+
+@dataclass
+class StageInfo:
+    """What the stamp of a staged folder says."""
+
+    sha256: str
+    kind: str
+    nsys_version: str = ""
+    schema_version: str = ""
+    rows: dict[str, int] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    absent_columns: dict[str, list[str]] = field(default_factory=dict)
+    bad_cells: list[dict[str, Any]] = field(default_factory=list)
+    excluded: dict[str, int] = field(default_factory=dict)
+    clock_skew_kernels: int = 0
+    shared_correlation_ids: int = 0
+    processes: list[dict[str, Any]] = field(default_factory=list)
+    gpus: list[dict[str, Any]] = field(default_factory=list)
+    devices_known: bool = False
+    enums: dict[str, dict[str, str]] = field(default_factory=dict)
+    truncated: bool = False
+
+    def dump(self) -> str:
+        """As JSON, for the stamp."""
+        return json.dumps(self.__dict__, indent=1, sort_keys=True)
+
+    @classmethod
+    def load(cls, folder: Path) -> StageInfo:
+        """From a staged folder's stamp."""
+        return cls(**json.loads((folder / cache.STAMP).read_text(encoding="utf-8")))
+
+
+class Reader:
+    """What an export must offer to be staged; one implementation a kind of input."""
+
+    shown: Path
+    bad_cells: dict[tuple[str, str], int]
+
+    def meta(self) -> dict[str, str]:
+        """Name and value of the export's metadata; empty when it has none."""
+        raise NotImplementedError
+
+    def missing_columns(self, spec: TableSpec) -> list[str] | None:
+        """Staged columns this export lacks for a table; None when it lacks the table."""
+        raise NotImplementedError
+
+    def table(self, spec: TableSpec) -> pa.Table | None:
+        """A whole staged table."""
+        raise NotImplementedError
+
+    def pieces(self, spec: TableSpec, by_start: bool) -> Iterator[pa.Table]:
+        """A staged table in pieces, in file order or sorted by start."""
+        raise NotImplementedError
+
+
+class _Unsorted(Exception):
+    """The export's kernels are not in order of start."""
+
+
+class Processes:
+    """Numbers processes in order of appearance; the key is the packed id without thread bits."""
+
+    def __init__(self) -> None:
+        self.keys: list[int] = []
+        self._index: dict[int, int] = {}
+
+    def number(self, global_id: pa.ChunkedArray | pa.Array) -> Ints:
+        """The process index of each row; -1 where the id is NULL."""
+        raw = pc.fill_null(global_id, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        null = pc.is_null(global_id).to_numpy(zero_copy_only=False)
+        key = ids.process_key(raw)
+        out = np.full(len(key), -1, dtype=np.int64)
+        for value in np.unique(key[~null]):
+            index = self._index.setdefault(int(value), len(self.keys))
+            if index == len(self.keys):
+                self.keys.append(int(value))
+            out[key == value] = index
+        out[null] = -1
+        return out
+
+
+def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], None]) -> None:
+    """Write every staged table of `reader` into `folder`, and its stamp last.
+
+    Raises `UnusableInput` when there is no kernel table to speak of or a column that nothing can
+    replace is missing.
+    """
+    specs = table_specs()
+    _read_meta(reader, info)
+    for name, spec in specs.items():
+        missing = reader.missing_columns(spec)
+        if missing is None:
+            info.absent.append(name)
+        elif missing:
+            info.absent_columns[name] = missing
+    _require_device_activity(reader, info)
+
+    say("reading API calls")
+    processes = Processes()
+    strings = _Strings(reader.table(specs["strings"]))
+    launches = _stage_api(reader, specs["api"], folder, info, processes)
+    devices = device_map(reader.table(specs["gpus"]), reader.table(specs["cuda_devices"]))
+    say("reading kernels")
+    used = _stage_kernels(reader, folder, info, processes, launches, devices)
+    _stage_ops(reader, folder, info, processes, launches, devices)
+    say("reading ranges and graph nodes")
+    _stage_ranges(reader, folder, info, strings, processes)
+    _stage_graph_nodes(reader, folder, info, processes)
+    _stage_names(folder, used, strings)
+    _read_enums(reader, info)
+    _stage_work(folder, info)
+    _finish(reader, folder, info, processes, devices)
+
+
+def _read_meta(reader: Reader, info: StageInfo) -> None:
+    meta = reader.meta()
+    info.nsys_version = meta.get("EXPORT_PRODUCT_VERSION", "")
+    info.schema_version = meta.get("EXPORT_SCHEMA_VERSION", "")
+
+
+def _require_device_activity(reader: Reader, info: StageInfo) -> None:
+    if "kernels" not in info.absent:
+        return
+    if {"api", "graph_runs", "memcpy", "memset"} <= set(info.absent):
+        raise UnusableInput(
+            f"{reader.shown}: no table CUPTI_ACTIVITY_KIND_KERNEL, nor any other CUDA table",
+            "record with nsys profile --trace=cuda,nvtx",
+        )
+
+
+class _Strings:
+    """The export's string table; only what is asked for ever reaches the cache."""
+
+    def __init__(self, table: pa.Table | None) -> None:
+        self._by_id: dict[int, str] = {}
+        if table is not None:
+            self._by_id = dict(
+                zip(table.column("id").to_pylist(), table.column("value").to_pylist(), strict=True)
+            )
+
+    def get(self, string_id: int | None) -> str | None:
+        """The text of an id, None when the table has no such row."""
+        return None if string_id is None else self._by_id.get(string_id)
+
+
+def _ints(table: pa.Table, column: str, null: int) -> Ints:
+    filled = pc.fill_null(table.column(column), null)
+    out: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return out
+
+
+def _stage_api(
+    reader: Reader, spec: TableSpec, folder: Path, info: StageInfo, processes: Processes
+) -> LaunchIndex:
+    table = reader.table(spec)
+    if table is None:
+        table = pa.table({c.name: pa.nulls(0, pa.int64()) for c in spec.columns})
+    strings = reader.table(table_specs()["strings"])
+    table = table.sort_by("start_ns")
+    process = processes.number(table.column("global_tid"))
+    start = _ints(table, "start_ns", 0)
+    end = np.maximum(_ints(table, "end_ns", 0), start)
+    name = _name_column(table.column("name_id"), strings)
+    correlation = _ints(table, "correlation_id", -1)
+    pq.write_table(
+        pa.table(
+            {
+                "api": pa.array(np.arange(len(start), dtype=np.int64)),
+                "process": pa.array(process.astype(np.int32)),
+                "thread": pc.fill_null(table.column("global_tid"), 0),
+                "start_ns": pa.array(start),
+                "end_ns": pa.array(end),
+                "correlation": pa.array(correlation),
+                "name": name,
+            }
+        ),
+        folder / "api.parquet",
+    )
+    info.rows["api"] = len(start)
+    index = LaunchIndex(process, correlation, start)
+    info.shared_correlation_ids = index.shared_ids
+    return index
+
+
+def _name_column(name_id: pa.ChunkedArray, strings: pa.Table | None) -> pa.Array:
+    """API names by id, dictionary-encoded; an unknown id is shown as `#id`."""
+    wanted = name_id.combine_chunks()
+    unique = pc.unique(wanted)
+    known: dict[int, str] = {}
+    if strings is not None:
+        kept = strings.filter(pc.is_in(strings.column("id"), value_set=unique))
+        known = dict(
+            zip(kept.column("id").to_pylist(), kept.column("value").to_pylist(), strict=True)
+        )
+    values = [(known.get(i) or f"#{i}") if i is not None else "" for i in unique.to_pylist()]
+    index = pc.index_in(wanted, value_set=unique)
+    return pa.DictionaryArray.from_arrays(index, pa.array(values, pa.string()))
+
+
+@dataclass
+class _Used:
+    """Kernel names seen while streaming: name id -> (short, demangled, mangled) string ids."""
+
+    by_name: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+
+
+_KERNEL_SCHEMA = pa.schema(
+    [
+        ("kernel", pa.int64()),
+        ("process", pa.int32()),
+        ("device", pa.int32()),
+        ("stream", pa.int64()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("launch", pa.int64()),
+        ("name", pa.int64()),
+        ("grid_x", pa.int64()),
+        ("grid_y", pa.int64()),
+        ("grid_z", pa.int64()),
+        ("graph_node", pa.int64()),
+        ("cluster", pa.int64()),
+    ]
+)
+
+
+def _stage_kernels(
+    reader: Reader,
+    folder: Path,
+    info: StageInfo,
+    processes: Processes,
+    launches: LaunchIndex,
+    devices: DeviceMap,
+) -> _Used:
+    """Stream the kernels into Parquet; sorted exports (all that we know) need one pass."""
+    for by_start in (False, True):
+        try:
+            return _stream_kernels(reader, folder, info, processes, launches, devices, by_start)
+        except _Unsorted:
+            continue
+    raise AssertionError("a sorted stream cannot be unsorted")
+
+
+def _stream_kernels(
+    reader: Reader,
+    folder: Path,
+    info: StageInfo,
+    processes: Processes,
+    launches: LaunchIndex,
+    devices: DeviceMap,
+    by_start: bool,
+) -> _Used:
+    used = _Used()
+    sweep = _Sweep()
+    excluded = dict.fromkeys(_REASONS, 0)
+    skewed = rows = 0
+    spec = table_specs()["kernels"]
+    with pq.ParquetWriter(
+        folder / "kernels.parquet", _KERNEL_SCHEMA, compression="zstd", compression_level=1
+    ) as out:
+        for piece in reader.pieces(spec, by_start):
+            columns, dropped, early = _kernel_columns(piece, processes, launches, devices, used)
+            for reason, n in dropped.items():
+                excluded[reason] += n
+            skewed += early
+            if not by_start and not sweep.in_order(columns["start_ns"]):
+                raise _Unsorted
+            n = len(columns["start_ns"])
+            columns["kernel"] = np.arange(rows, rows + n, dtype=np.int64)
+            columns["cluster"] = sweep.clusters(
+                columns["device"], columns["start_ns"], columns["end_ns"]
+            )
+            rows += n
+            out.write_table(
+                pa.table({f.name: pa.array(columns[f.name], f.type) for f in _KERNEL_SCHEMA})
+            )
+    crowds = np.unique(np.concatenate(sweep.crowded)) if sweep.crowded else np.zeros(0, np.int64)
+    pq.write_table(pa.table({"cluster": pa.array(crowds)}), folder / "crowds.parquet")
+    info.rows["kernels"] = rows
+    info.excluded = {k: v for k, v in excluded.items() if v}
+    info.clock_skew_kernels = skewed
+    return used
+
+
+def _kernel_columns(
+    piece: pa.Table,
+    processes: Processes,
+    launches: LaunchIndex,
+    devices: DeviceMap,
+    used: _Used,
+) -> tuple[dict[str, Ints], dict[str, int], int]:
+    """The staged columns of one piece without its broken rows, the reasons, and skewed rows."""
+    start, end = _ints(piece, "start_ns", 0), _ints(piece, "end_ns", 0)
+    process = _process_of(piece, processes)
+    launch = launches.find(process, _ints(piece, "correlation_id", -1))
+    no_time = (start <= 0) & (end <= 0)
+    backwards = (end < start) & ~no_time
+    lead = np.zeros(len(start), dtype=bool)
+    if len(launches.start):
+        began = launches.start[np.maximum(launch, 0)]
+        lead = (launch >= 0) & (start + CLOCK_SLACK_NS < began) & ~no_time & ~backwards
+    skewed = 0
+    if len(start) and lead.mean() > SKEW_SHARE:  # not broken rows: clocks that disagree
+        skewed, lead = int(lead.sum()), np.zeros(len(start), dtype=bool)
+    keep = ~(no_time | backwards | lead)
+    short = _ints(piece, "short_id", -1)
+    demangled = _ints(piece, "demangled_id", -1)
+    name = np.where(demangled >= 0, demangled, short)
+    _remember_names(name, short, demangled, _ints(piece, "mangled_id", -1), used)
+    columns = {
+        "process": process,
+        "device": _physical(process, _ints(piece, "device_id", 0), processes, devices),
+        "stream": _ints(piece, "stream_id", -1),
+        "start_ns": start,
+        "end_ns": end,
+        "launch": launch,
+        "name": name,
+        "grid_x": _ints(piece, "grid_x", 0),
+        "grid_y": _ints(piece, "grid_y", 0),
+        "grid_z": _ints(piece, "grid_z", 0),
+        "graph_node": np.maximum(_ints(piece, "graph_node", 0), 0),
+    }
+    dropped = dict(zip(_REASONS, (int(m.sum()) for m in (no_time, backwards, lead)), strict=True))
+    if not keep.all():
+        columns = {k: v[keep] for k, v in columns.items()}
+    return columns, dropped, skewed
+
+
+def _process_of(piece: pa.Table, processes: Processes) -> Ints:
+    """The process of each device row; the only one there is, where the export does not tell."""
+    column = piece.column("global_pid")
+    if column.null_count == len(column) and len(processes.keys) == 1:
+        return np.zeros(len(column), dtype=np.int64)
+    return processes.number(column)
+
+
+def _physical(process: Ints, cuda: Ints, processes: Processes, devices: DeviceMap) -> Ints:
+    if not devices.known:
+        return cuda
+    out = cuda.copy()
+    pairs = (
+        np.unique(np.stack([process, cuda]), axis=1).T
+        if len(cuda) < 4096
+        else _pairs(process, cuda)
+    )
+    for p, d in pairs:
+        if p >= 0:
+            physical = devices.physical(processes.keys[int(p)], int(d))
+            if physical != d:
+                out[(process == p) & (cuda == d)] = physical
+    return out
+
+
+def _pairs(process: Ints, cuda: Ints) -> Ints:
+    """Distinct (process, device) pairs of many rows, without sorting rows."""
+    span = int(cuda.max()) + 1
+    codes = np.unique((process + 1) * span + cuda)
+    return np.stack([codes // span - 1, codes % span], axis=1)
+
+
+def _remember_names(name: Ints, short: Ints, demangled: Ints, mangled: Ints, used: _Used) -> None:
+    top = int(name.max(initial=-1)) + 2
+    if top <= 0:
+        return
+    first = np.full(top, -1, dtype=np.int64)
+    first[name[::-1] + 1] = np.arange(len(name))[::-1] if len(name) else 0
+    for row in first[first >= 0]:
+        used.by_name.setdefault(
+            int(name[row]), (int(short[row]), int(demangled[row]), int(mangled[row]))
+        )
+
+
+class _Sweep:
+    """Carries the furthest end of every device over the pieces of a sorted stream."""
+
+    def __init__(self) -> None:
+        self._reach: dict[int, int] = {}
+        self._last_start = np.iinfo(np.int64).min
+        self._clusters: dict[int, int] = {}
+        self._next = 0
+        self.crowded: list[Ints] = []
+
+    def in_order(self, start: Ints) -> bool:
+        """Whether the stream is still sorted by start after this piece."""
+        if len(start) == 0:
+            return True
+        ok = bool(start[0] >= self._last_start and (start[1:] >= start[:-1]).all())
+        self._last_start = start[-1]
+        return ok
+
+    def clusters(self, device: Ints, start: Ints, end: Ints) -> Ints:
+        """The cluster number of each row: rows of one device that overlap in time share it."""
+        out = np.empty(len(start), dtype=np.int64)
+        for dev in np.unique(device):
+            rows = slice(None) if (device == dev).all() else device == dev
+            over, reach = ids.overlapping(
+                start[rows], end[rows], self._reach.get(int(dev), np.iinfo(np.int64).min)
+            )
+            fresh = np.cumsum(~over)
+            before = self._clusters.get(int(dev), -1)
+            numbers = np.where(fresh == 0, before, self._next + fresh - 1)
+            out[rows] = numbers
+            self.crowded.append(np.unique(numbers[over]))
+            if len(fresh) and fresh[-1]:
+                self._clusters[int(dev)] = self._next + int(fresh[-1]) - 1
+                self._next += int(fresh[-1])
+            self._reach[int(dev)] = reach
+        return out
+
+
+_OP_COLUMNS = ("bytes", "copy_kind", "src_kind", "dst_kind", "graph_node", "graph_exec")
+
+
+def _stage_ops(
+    reader: Reader,
+    folder: Path,
+    info: StageInfo,
+    processes: Processes,
+    launches: LaunchIndex,
+    devices: DeviceMap,
+) -> None:
+    tables = []
+    for name in ("memcpy", "memset", "graph_runs"):
+        table = reader.table(table_specs()[name])
+        info.rows[name] = table.num_rows if table is not None else 0
+        if table is None or table.num_rows == 0:
+            continue
+        start, end = _ints(table, "start_ns", 0), _ints(table, "end_ns", 0)
+        process = _process_of(table, processes)
+        device = _physical(process, _ints(table, "device_id", 0), processes, devices)
+        keep = (end >= start) & ((start > 0) | (end > 0))
+        columns = {
+            "kind": pa.array([name.removesuffix("_runs")] * table.num_rows, pa.string()),
+            "process": pa.array(process.astype(np.int32)),
+            "device": pa.array(device.astype(np.int32)),
+            "stream": pa.array(_ints(table, "stream_id", -1)),
+            "start_ns": pa.array(start),
+            "end_ns": pa.array(end),
+            "launch": pa.array(launches.find(process, _ints(table, "correlation_id", -1))),
+        }
+        for col in _OP_COLUMNS:
+            columns[col] = (
+                table.column(col).combine_chunks()
+                if col in table.column_names
+                else pa.nulls(table.num_rows, pa.int64())
+            )
+        tables.append(pa.table(columns).filter(pa.array(keep)))
+    whole = pa.concat_tables(tables) if tables else _no_ops()
+    whole = whole.sort_by([("start_ns", "ascending"), ("end_ns", "ascending")])
+    whole = whole.add_column(0, "op", pa.array(np.arange(whole.num_rows, dtype=np.int64)))
+    pq.write_table(whole, folder / "ops.parquet", compression="zstd")
+
+
+def _no_ops() -> pa.Table:
+    kinds = {"kind": pa.string(), "process": pa.int32(), "device": pa.int32()}
+    names = ("kind", "process", "device", "stream", "start_ns", "end_ns", "launch", *_OP_COLUMNS)
+    return pa.table({n: pa.nulls(0, kinds.get(n, pa.int64())) for n in names})
+
+
+def _stage_ranges(
+    reader: Reader, folder: Path, info: StageInfo, strings: _Strings, processes: Processes
+) -> None:
+    table = reader.table(table_specs()["ranges"])
+    if table is None:
+        table = pa.table(
+            {
+                c.name: pa.nulls(0, pa.string() if c.text else pa.int64())
+                for c in table_specs()["ranges"].columns
+            }
+        )
+    text_id = table.column("text_id").to_pylist()
+    text = [
+        t if t is not None else strings.get(i)
+        for t, i in zip(table.column("text").to_pylist(), text_id, strict=True)
+    ]
+    table = table.drop_columns(["text", "text_id"]).append_column(
+        "name", pa.array(text, pa.string())
+    )
+    table = table.sort_by("start_ns")
+    table = table.add_column(0, "range", pa.array(np.arange(table.num_rows, dtype=np.int64)))
+    table = _with_process(table, processes)
+    pq.write_table(table, folder / "ranges.parquet", compression="zstd")
+    info.rows["ranges"] = table.num_rows
+
+
+def _stage_graph_nodes(reader: Reader, folder: Path, info: StageInfo, processes: Processes) -> None:
+    spec = table_specs()["graph_nodes"]
+    table = reader.table(spec)
+    if table is None:
+        table = pa.table({c.name: pa.nulls(0, pa.int64()) for c in spec.columns})
+    table = _with_process(table, processes)
+    pq.write_table(table, folder / "graph_nodes.parquet", compression="zstd")
+    info.rows["graph_nodes"] = table.num_rows
+
+
+def _with_process(table: pa.Table, processes: Processes) -> pa.Table:
+    number = processes.number(table.column("global_tid"))
+    return table.append_column("process", pa.array(number.astype(np.int32)))
+
+
+def _stage_names(folder: Path, used: _Used, strings: _Strings) -> None:
+    rows = []
+    for name, (short, demangled, mangled) in sorted(used.by_name.items()):
+        texts = [strings.get(i) if i >= 0 else None for i in (short, demangled, mangled)]
+        rows.append((name, *texts))
+    columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+    pq.write_table(
+        pa.table(
+            {
+                "name": pa.array(columns[0], pa.int64()),
+                "short": pa.array(columns[1], pa.string()),
+                "demangled": pa.array(columns[2], pa.string()),
+                "mangled": pa.array(columns[3], pa.string()),
+            }
+        ),
+        folder / "names.parquet",
+    )
+
+
+def _finish(
+    reader: Reader, folder: Path, info: StageInfo, processes: Processes, devices: DeviceMap
+) -> None:
+    names = {}
+    table = reader.table(table_specs()["processes"])
+    if table is not None:
+        names = dict(
+            zip(
+                table.column("global_pid").to_pylist(),
+                table.column("name").to_pylist(),
+                strict=True,
+            )
+        )
+    info.processes = [
+        {"process": i, "pid": ids.pid(key), "name": names.get(key) or ""}
+        for i, key in enumerate(processes.keys)
+    ]
+    info.gpus = devices.gpus
+    info.devices_known = devices.known
+    info.bad_cells = [
+        {"table": t, "column": c, "cells": n} for (t, c), n in sorted(reader.bad_cells.items())
+    ]
+    (folder / cache.STAMP).write_text(info.dump(), encoding="utf-8")
+
+
+def _read_enums(reader: Reader, info: StageInfo) -> None:
+    for name in ("enum_copy_kind", "enum_memory_kind", "enum_event_type", "enum_sync_type"):
+        enum = reader.table(table_specs()[name])
+        if enum is not None:
+            info.enums[name.removeprefix("enum_")] = {
+                str(i): str(n)
+                for i, n in zip(
+                    enum.column("id").to_pylist(), enum.column("name").to_pylist(), strict=True
+                )
+            }
+
+
+def _stage_work(folder: Path, info: StageInfo) -> None:
+    """Sum up the device work of every launch; it depends on no profile."""
+    kinds = {name: int(number) for number, name in info.enums.get("copy_kind", {}).items()}
+    with engine.connect(folder) as con:
+        for table in ("kernels", "ops"):
+            con.read_parquet(str(folder / f"{table}.parquet")).create_view(table)
+        engine.set_variable(con, "host_to_device", kinds.get("CUDA_MEMCPY_KIND_HTOD", 1))
+        engine.run(con, "stage/work")
+        con.table("work").write_parquet(str(folder / "work.parquet"), compression="zstd")

@@ -1,0 +1,91 @@
+"""`lanescope attribute`: where does a decode step's time go?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from lanescope.profiler.cli.progress import progress
+from lanescope.schemas.errors import ExitCode
+
+#: What --require may name: a value that may be withheld.
+REQUIRABLE = ("steps", "buckets", "layers", "prefill", "launches", "ranges", "period")
+
+
+def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[str]:
+    names = [n.strip() for n in value.split(",") if n.strip()]
+    unknown = [n for n in names if n not in REQUIRABLE]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(REQUIRABLE)}")
+    return names
+
+
+@click.command("attribute")
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder to write.  [default: ./NAME.lanescope]"
+)
+@click.option("--force", is_flag=True, help="Replace the folder if lanescope wrote it.")
+@click.option(
+    "--profile", metavar="NAME|FILE", help="Rules to use; by default the kernel names decide."
+)
+@click.option(
+    "--window",
+    default="",
+    metavar="A..B",
+    help="Steps to measure: range names (request_0..request_3), times after the first kernel "
+    "(1.2s..3.4s), or step indices (10..59).  [default: all but warm-up]",
+)
+@click.option(
+    "--require",
+    default="",
+    callback=_required,
+    metavar="LIST",
+    help="Exit with 1 if one of these had to be withheld: " + ", ".join(REQUIRABLE) + ".",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the document alone, write nothing.")
+@click.option("--no-cache", is_flag=True, help="Stage the trace for this call alone.")
+@click.option("--plain", is_flag=True, help="No colour, no frames.")
+def command(
+    trace: Path,
+    out: Path | None,
+    force: bool,
+    profile: str | None,
+    window: str,
+    require: list[str],
+    as_json: bool,
+    no_cache: bool,
+    plain: bool,
+) -> int:
+    """Attribute TRACE: phases, verification steps, cost buckets, to the nanosecond.
+
+    TRACE is an Nsight Systems export (SQLite, plain or .xz, .zst, .gz; a folder of Parquet
+    tables), an .nsys-rep, or a CSV of `nsys stats`. Writes attribution.json, steps.parquet,
+    step_buckets.parquet, kernels.parquet and report.html, and prints the answer.
+    """
+    from lanescope.attribution import output
+    from lanescope.attribution.attribute import attribute
+    from lanescope.dashboards import attribution_text
+    from lanescope.dashboards.pages import attribution_page
+    from lanescope.dashboards.terminal import console
+
+    folder = out or output.default_folder(trace)
+    if not as_json:
+        output.check_target(folder, force)
+    with (
+        progress() as say,
+        attribute(trace, profile=profile, window=window, use_cache=not no_cache, say=say) as result,
+    ):
+        document = result.document
+        if as_json:
+            click.echo(document.model_dump_json(indent=1, by_alias=True))
+        else:
+            say("writing")
+            output.write(result, folder, lambda f: attribution_page.write(result, f))
+    if not as_json:
+        con = console(plain=plain)
+        attribution_text.show(document, con)
+        con.print(f"Written to {folder}/: open {folder}/report.html", soft_wrap=True)
+    withheld = {a.what for a in document.abstained}
+    return ExitCode.ABSTAINED if withheld & set(require) else ExitCode.DONE

@@ -1,0 +1,240 @@
+"""The attribution document: what `lanescope attribute` found, `lanescope.attribution/1`.
+
+Times are integers of nanoseconds (`_ns`) where they are sums or single values; means and figures
+per step are decimals in the unit that their name ends with.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lanescope.schemas.findings import Abstention, Finding
+
+SCHEMA: Literal["lanescope.attribution/1"] = "lanescope.attribution/1"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Gpu(_Part):
+    """One physical GPU of the capture."""
+
+    gpu: int = Field(description="physical index in the capture")
+    name: str
+    uuid: str = ""
+    memory_bytes: int | None = None
+    sm_count: int | None = None
+
+
+class ProcessRow(_Part):
+    """One traced process."""
+
+    process: int = Field(description="operating-system process id")
+    name: str = ""
+    devices: list[int] = Field(default_factory=list, description="physical GPUs it ran kernels on")
+    steps: int = Field(0, description="verification steps found")
+
+
+class Trace(_Part):
+    """What was read."""
+
+    path: str
+    sha256: str = Field(description="of the file as given")
+    kind: str
+    nsys_version: str
+    schema_version: str
+    gpus: list[Gpu]
+    processes: list[ProcessRow]
+    start_ns: int | None = Field(None, description="first kernel start, on the capture's clock")
+    end_ns: int | None = Field(None, description="last kernel end")
+
+
+class Coverage(_Part):
+    """Every kernel is counted here once; nothing is lost between the export and the tables."""
+
+    kernels: int
+    kernel_sum_ns: int
+    kernel_busy_ns: int = Field(description="union of kernel (and graph block) time, per device")
+    graph_kernels: int = Field(description="replayed by CUDA graphs")
+    eager_kernels: int
+    graph_blocks: int = Field(0, description="graphs traced as one block, without their kernels")
+    unattributed: int = Field(description="kernels whose launch is not in the trace")
+    unattributed_ns: int
+    excluded: dict[str, int] = Field(
+        default_factory=dict, description="kernels left out of all time, by reason"
+    )
+    api_calls: int = 0
+    memcpy: int = 0
+    memset: int = 0
+
+
+class PhaseRow(_Part):
+    """One phase (and part) of one process on one device."""
+
+    process: int
+    device: int | None
+    phase: Literal["prefill", "decode", "mixed", "outside"]
+    part: str
+    range_name: str = Field(description="the range's phase word; empty where none told")
+    evidence: str
+    instances: int
+    kernels: int
+    graph_blocks: int = 0
+    sum_ns: int
+    busy_ns: int = Field(description="union over its kernels: overlap counts once")
+
+
+class Spread(_Part):
+    """A figure over the measured verification steps; percentiles are nearest rank."""
+
+    mean: float
+    p50: float
+    p95: float
+    min: float
+    max: float
+
+
+class IntSpread(_Part):
+    """The same for a count or a time in integer nanoseconds; only the mean has decimals."""
+
+    total: int
+    mean: float
+    p50: int
+    p95: int
+    min: int
+    max: int
+
+
+class Steps(_Part):
+    """The verification steps. `count` includes warm-up; the figures are over `measured`."""
+
+    count: int
+    measured: int
+    warmup: int
+    basis: str = Field(description="the evidence that found them: nvtx, graph replay, recurrence")
+    window: str = Field("", description="what was measured, in words")
+    devices: int = Field(1, description="devices that hold steps; figures are per step and device")
+    wall_ms: Spread = Field(description="first kernel start to last kernel end of a step")
+    period_ms: Spread | None = Field(
+        None, description="start of a step to start of the next one, where no prefill lies between"
+    )
+    gpu_busy_ns: IntSpread
+    gpu_sum_ns: IntSpread
+    idle_ns: IntSpread = Field(description="wall less busy: no kernel of the step was running")
+    kernels: IntSpread
+
+
+class Bucket(_Part):
+    """One bucket over the measured steps. Over all buckets, exclusive plus idle is the wall."""
+
+    bucket: str
+    sum_ns: int
+    busy_ns: int
+    exclusive_ns: int
+    sum_ms_per_step: float
+    busy_ms_per_step: float
+    exclusive_ms_per_step: float
+    exclusive_p50_ms: float
+    exclusive_p95_ms: float
+    share_of_sum: float
+    share_of_wall: float
+    launches_per_step: float
+    p50_us: float | None
+    p95_us: float | None
+    max_us: float | None
+    under_10us: float | None = Field(description="share of launches shorter than 10 us")
+    top_names: list[str] = Field(default_factory=list)
+
+
+class KernelName(_Part):
+    """One kernel function over the measured steps."""
+
+    bucket: str
+    name: str
+    sum_ns: int
+    sum_ms_per_step: float
+    launches_per_step: float
+    max_us: float
+
+
+class ApiCall(_Part):
+    """One kind of API call within the measured steps."""
+
+    name: str
+    kind: str
+    calls_per_step: float
+    ms_per_step: float
+
+
+class LaunchAccount(_Part):
+    """What the host does in a measured step, from its first launch to the next step's."""
+
+    graph_launches_per_step: float
+    kernels_per_graph_launch: float | None
+    kernel_launch_calls_per_step: float
+    eager_kernels_per_step: float
+    launch_ms_per_step: float = Field(description="host time in launch calls")
+    wait_ms_per_step: float = Field(description="host time in blocking waits")
+    verdict: Literal["gpu-bound", "launch-bound", "host-bound", "idle", "unknown"]
+    verdict_evidence: str
+    api: list[ApiCall]
+
+
+class PrefillRequest(_Part):
+    """One prefill."""
+
+    process: int
+    device: int | None
+    request: int | None
+    kernels: int
+    gpu_sum_ns: int
+    gpu_busy_ns: int
+    start_ns: int
+    end_ns: int
+
+
+class Prefill(_Part):
+    """Prefill: its own table, in no step."""
+
+    instances: int
+    sum_ms_per_instance: float
+    busy_ms_per_instance: float
+    layers: int | None
+    ms_per_layer: float | None
+    top: list[KernelName]
+    requests: list[PrefillRequest]
+
+
+class RangeRow(_Part):
+    """One NVTX range name, projected to kernels by launch containment on its own thread."""
+
+    name: str
+    domain: int | None
+    instances: int
+    kernels: int
+    sum_ns: int
+
+
+class AttributionDocument(_Part):
+    """Everything that `attribution.json` holds."""
+
+    schema_: Literal["lanescope.attribution/1"] = Field(default=SCHEMA, alias="schema")
+    lanescope_version: str
+    profile: str
+    profile_sha256: str
+    trace: Trace
+    coverage: Coverage
+    phases: list[PhaseRow]
+    steps: Steps | None
+    buckets: list[Bucket]
+    kernels: list[KernelName]
+    launches: LaunchAccount | None
+    prefill: Prefill | None
+    ranges: list[RangeRow]
+    warnings: list[Finding]
+    abstained: list[Abstention]
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
