@@ -6,7 +6,7 @@ from lanescope.attribution.attribute import GRAPH_BLOCKS, Analysis
 from lanescope.attribution.phases.by_nvtx import EVIDENCE
 from lanescope.attribution.rules.profile import UNMATCHED
 from lanescope.schemas.documents.attribution import AttributionDocument
-from lanescope.schemas.findings import Abstained, Abstention, Finding, WarningCode
+from lanescope.schemas.findings import Abstained, Abstention, Finding, TraceWarning
 from lanescope.schemas.nsight import known_schema, table_specs
 
 #: Unmatched time above this share of the decode GPU sum is worth a warning.
@@ -24,22 +24,22 @@ def _warnings(analysis: Analysis, doc: AttributionDocument) -> list[Finding]:
     info, coverage = analysis.staged.info, doc.coverage
     for cell in info.bad_cells:
         out.append(
-            WarningCode.BAD_CELLS.finding(
+            TraceWarning.BAD_CELLS.finding(
                 f"{cell['cells']:,} cells of {cell['table']}.{cell['column']} are no integers"
             )
         )
     if info.excluded:
         words = ", ".join(f"{n:,} {_REASON[k]}" for k, n in info.excluded.items())
-        out.append(WarningCode.BROKEN_KERNELS.finding(f"kernels left out: {words}"))
+        out.append(TraceWarning.BROKEN_KERNELS.finding(f"kernels left out: {words}"))
     if info.clock_skew_kernels:
         out.append(
-            WarningCode.CLOCK_SKEW.finding(
+            TraceWarning.CLOCK_SKEW.finding(
                 f"{info.clock_skew_kernels:,} kernels start before their own launch"
             )
         )
     if coverage.unattributed:
         out.append(
-            WarningCode.UNATTRIBUTED.finding(
+            TraceWarning.UNATTRIBUTED.finding(
                 f"{coverage.unattributed:,} of {coverage.kernels:,} kernels "
                 f"({_share(coverage.unattributed_ns, coverage.kernel_sum_ns)} of the time) have no "
                 "launch in the trace"
@@ -62,7 +62,7 @@ def _structure_warnings(analysis: Analysis, doc: AttributionDocument) -> list[Fi
     info = analysis.staged.info
     if doc.coverage.graph_blocks:
         out.append(
-            WarningCode.GRAPH_LEVEL.finding(
+            TraceWarning.GRAPH_LEVEL.finding(
                 f"{doc.coverage.graph_blocks:,} graph launches were traced as one block each; the "
                 "kernels inside are not in the trace"
             )
@@ -71,24 +71,24 @@ def _structure_warnings(analysis: Analysis, doc: AttributionDocument) -> list[Fi
     version = info.schema_version.split(".")
     if version[0].isdigit() and int(version[0]) > major:
         out.append(
-            WarningCode.NEWER_SCHEMA.finding(
+            TraceWarning.NEWER_SCHEMA.finding(
                 f"export schema {info.schema_version}, checked up to {major}.{minor}"
             )
         )
     if "demangled_id" in info.absent_columns.get("kernels", []):
-        out.append(WarningCode.SHORT_NAMES.finding("column demangledName is missing"))
+        out.append(TraceWarning.SHORT_NAMES.finding("column demangledName is missing"))
     if info.gpus and not info.devices_known and len(info.processes) > 1:
         out.append(
-            WarningCode.DEVICES_UNKNOWN.finding(
+            TraceWarning.DEVICES_UNKNOWN.finding(
                 f"{len(info.processes)} processes and no TARGET_INFO_CUDA_DEVICE table"
             )
         )
     host = analysis.host
     if host.open_ranges:
-        out.append(WarningCode.RANGES_OPEN.finding(f"{host.open_ranges:,} ranges never closed"))
+        out.append(TraceWarning.RANGES_OPEN.finding(f"{host.open_ranges:,} ranges never closed"))
     if host.crossing_ranges:
         out.append(
-            WarningCode.RANGES_CROSS_THREADS.finding(
+            TraceWarning.RANGES_CROSS_THREADS.finding(
                 f"{host.crossing_ranges:,} start/end ranges cross threads"
             )
         )
@@ -101,15 +101,17 @@ def _step_warnings(doc: AttributionDocument) -> list[Finding]:
     if steps is None:
         return out
     if steps.warmup:
-        out.append(WarningCode.WARMUP.finding(f"{steps.warmup} of {steps.count} steps are warm-up"))
+        out.append(
+            TraceWarning.WARMUP.finding(f"{steps.warmup} of {steps.count} steps are warm-up")
+        )
     if steps.measured < _FEW_STEPS:
-        out.append(WarningCode.STEPS_FEW.finding(f"only {steps.measured} steps are measured"))
+        out.append(TraceWarning.STEPS_FEW.finding(f"only {steps.measured} steps are measured"))
     if EVIDENCE not in steps.basis:
-        out.append(WarningCode.INFERRED.finding(f"phases and steps come from {steps.basis}"))
+        out.append(TraceWarning.INFERRED.finding(f"phases and steps come from {steps.basis}"))
     other = next((b for b in doc.buckets if b.bucket == UNMATCHED), None)
     if other is not None and other.share_of_sum > _UNMATCHED_SHARE:
         out.append(
-            WarningCode.UNMATCHED_TIME.finding(
+            TraceWarning.UNMATCHED_TIME.finding(
                 f"{other.share_of_sum:.1%} of the decode GPU sum matches no rule; most of it in "
                 + ", ".join(other.top_names[:3])
             )

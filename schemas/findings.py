@@ -32,7 +32,19 @@ class Abstention(BaseModel):
 
 
 class WarningCode(Enum):
-    """Every warning there is: its code and the advice that goes with it."""
+    """A closed set of warnings; each area has its own below. A value is (code, advice)."""
+
+    def __init__(self, code: str, advice: str) -> None:
+        self.code = code
+        self.advice = advice
+
+    def finding(self, message: str) -> Finding:
+        """This warning about one input; `message` carries its figures."""
+        return Finding(code=self.code, message=message, advice=self.advice)
+
+
+class TraceWarning(WarningCode):
+    """What an attribution may warn of."""
 
     BAD_CELLS = ("bad-cells", "the cells were left out; export the report again to be sure")
     BROKEN_KERNELS = (
@@ -84,14 +96,6 @@ class WarningCode(Enum):
         "phases-inferred",
         "no NVTX ranges told the phases; annotate the engine's steps to be certain",
     )
-
-    def __init__(self, code: str, advice: str) -> None:
-        self.code = code
-        self.advice = advice
-
-    def finding(self, message: str) -> Finding:
-        """This warning about one input; `message` carries its figures."""
-        return Finding(code=self.code, message=message, advice=self.advice)
 
 
 class Abstained(Enum):
