@@ -119,3 +119,62 @@ class Abstained(Enum):
     def because(self, why: str, remedy: str = "") -> Abstention:
         """This value is withheld, and why."""
         return Abstention(what=self.what, why=why, remedy=remedy or self.remedy)
+class LaneWarning(Enum):
+    """What a careful reader notices when lanes are held against each other."""
+
+    def __init__(self, code: str, advice: str) -> None:
+        self.code = code
+        self.advice = advice
+
+    def finding(self, message: str) -> Finding:
+        """This warning about one comparison: `message` carries its figures."""
+        return Finding(code=self.code, message=message, advice=self.advice)
+
+    BASE_DECIDES_SIGN = (
+        "base-decides-sign",
+        "name the one control that the question is about, or measure why the controls differ",
+    )
+    CONTROLS_DIFFER = (
+        "controls-differ",
+        "the controls' spread is a floor for what a gain can mean; find what sets them apart",
+    )
+    NO_RELAUNCHES = (
+        "relaunches-not-covered",
+        "launch both lanes again and give the rows by --relaunch, or a floor by --launch-floor",
+    )
+    FEW_PROMPTS = (
+        "few-prompts",
+        "read the t interval, or measure more prompts: the bootstrap over few is too narrow",
+    )
+    QUEUED_REPETITION = (
+        "queued-repetition",
+        "the median hides it; look for another client or a restart at that time",
+    )
+    CONTAMINATED = (
+        "another-client",
+        "repeat the probe alone; its TTFT, throughput and acceptance are not this lane's",
+    )
+    UNEQUAL_MEMORY = (
+        "unequal-memory",
+        "compare at equal device memory: what one lane left free could have been slots",
+    )
+    WARMUP_WEIGHS = (
+        "warmup-weighs-like-work",
+        "weigh by tokens or steps, or mark these rows as warm-up",
+    )
+    PROMPT_TOKENS = (
+        "prompt-lengths-differ",
+        "send the same text to both lanes; a nonce in the prompt makes pairs unequal",
+    )
+    UNEQUAL_REPETITIONS = (
+        "unequal-repetitions",
+        "medians over different counts are kept, but measure both lanes alike",
+    )
+    UNEQUAL_PROMPTS = (
+        "unequal-prompts",
+        "only the common prompts are paired; measure both lanes on the same set",
+    )
+    RATE_RULES = (
+        "rate-rules-differ",
+        "the same probe and the same fields for both lanes; else the rates are not one quantity",
+    )
