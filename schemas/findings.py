@@ -154,6 +154,10 @@ class LaneWarning(Enum):
         "another-client",
         "repeat the probe alone; its TTFT, throughput and acceptance are not this lane's",
     )
+    FAILED_REQUESTS = (
+        "failed-requests",
+        "find out why before trusting the rest; what failed is in no figure",
+    )
     UNEQUAL_MEMORY = (
         "unequal-memory",
         "compare at equal device memory: what one lane left free could have been slots",

@@ -101,7 +101,7 @@ def judge(
         findings = [f for f in findings if f.code not in SAYS_A_GAIN]
         bars = [_unjudged(bar) for bar in bars]
         if speed is not None:
-            nothing = {"metrics": [], "controls": [], "long_wall_ratio": None}
+            nothing: dict[str, object] = {"metrics": [], "controls": [], "long_wall_ratio": None}
             speed = speed.model_copy(update=nothing)
     if speed is not None:
         speed = speed.model_copy(update={"findings": []})  # they stand once, below
@@ -128,7 +128,8 @@ def judge(
 
 def _unjudged(bar: BarResult) -> BarResult:
     why = bar.why if bar.verdict == "invalid" else "not judged"
-    nothing = {"value": None, "low": None, "high": None, "verdict": "invalid", "why": why}
+    nothing: dict[str, object] = {"value": None, "low": None, "high": None}
+    nothing |= {"verdict": "invalid", "why": why}
     return bar.model_copy(update=nothing)
 
 

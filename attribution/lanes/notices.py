@@ -43,8 +43,14 @@ def of_lanes(lanes: Sequence[SpeedLane]) -> list[Finding]:
     """All that is to be said about the rows of each lane, and about the lanes together."""
     out: list[Finding] = []
     for lane in lanes:
-        out += _other_client(lane) + _queued(lane) + _warmup(lane)
+        out += _failed(lane) + _other_client(lane) + _queued(lane) + _warmup(lane)
     return out + _memory(lanes) + _prompt_tokens(lanes)
+
+
+def _failed(lane: SpeedLane) -> list[Finding]:
+    if not lane.failed:
+        return []
+    return [LaneWarning.FAILED_REQUESTS.finding(f"{lane.name}: {lane.failed} requests failed")]
 
 
 def _other_client(lane: SpeedLane) -> list[Finding]:

@@ -45,9 +45,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     "start_s": ("start_s", "started_s", "start", "started"),
     "warmup": ("warmup", "warm_up", "warm"),
     "memory_mib": ("memory_mib", "gpu_memory_mib"),
+    "rate_tok_s": ("rate_tok_s", "decode_tokens_per_s"),
 }
 MINUS_ONE = "(tokens - 1) / (wall - ttft)"
 PER_DECODE = "tokens / decode_seconds"
+STATED = "tokens after the first chunk / time after it, as the probe recorded"
+#: fields in integer nanoseconds, as the capture runner's probe writes them
+NANOSECONDS = {"wall_s": "wall_ns", "ttft_s": "ttft_ns", "start_s": "began_unix_ns"}
 
 
 @dataclass
@@ -59,9 +63,12 @@ class SpeedLane:
     rows: list[SpeedRow]
     rate_rule: str
     memory_mib: float | None = None
+    failed: int = 0  # requests that ended in an error; they are in no figure
 
     def rate(self, row: SpeedRow) -> float | None:
         """Decode rate in tok/s by this lane's rule; None where the row cannot tell."""
+        if self.rate_rule == STATED:
+            return row.rate_tok_s
         seconds = row.decode_s
         if seconds is None and row.ttft_s is not None:
             seconds = row.wall_s - row.ttft_s
@@ -101,6 +108,7 @@ def read_lane(
             lane.rows += part.rows
             lane.files += part.files
             lane.memory_mib = lane.memory_mib or part.memory_mib
+            lane.failed += part.failed
     assert lane is not None
     if warm:
         lane.rows = [
@@ -244,6 +252,10 @@ def _rows(path: Path, records: Any, wanted: str | None) -> SpeedLane:
             f"{path}: no rows" + (f" of lane {wanted}" if wanted else ""),
             f"lanes in it: {', '.join(lanes)}" if lanes else "one object a request",
         )
+    failed = sum(bool(r.get("error")) for _, r in kept)
+    kept = [(n, r) for n, r in kept if not r.get("error")]
+    if not kept:
+        raise UnusableInput(f"{path}: all {failed} requests failed", "repeat the probe")
     seen: dict[tuple[str, int], int] = {}
     rows = []
     for number, record in kept:
@@ -256,7 +268,10 @@ def _rows(path: Path, records: Any, wanted: str | None) -> SpeedLane:
         extra = {"prompt": prompt, "repetition": count}
         rows.append(_row(path, f"row {number + 1}", flat, extra))
     memory = next((m for m in (_number(_find(r, "memory_mib")) for _, r in kept) if m), None)
-    return SpeedLane(wanted or (lanes[0] if lanes else path.stem), [], rows, MINUS_ONE, memory)
+    stated = all(r.rate_tok_s is not None for r in rows if r.tokens > 1)
+    rule = STATED if stated and any(r.rate_tok_s for r in rows) else MINUS_ONE
+    name = wanted or (lanes[0] if lanes else path.stem)
+    return SpeedLane(name, [], rows, rule, memory, failed)
 
 
 def _nested(record: dict[str, Any]) -> dict[str, Any]:
@@ -319,6 +334,9 @@ def _row(path: Path, where: str, record: Mapping[str, Any], given: Mapping[str, 
     fields: dict[str, Any] = {"warmup": _flag(_find(record, "warmup")), **given}
     for ours in _numeric():
         value = _find(record, ours)
+        nanoseconds = record.get(NANOSECONDS.get(ours, ""))
+        if value is None and nanoseconds is not None:
+            value = (_number(nanoseconds) or math.nan) / 1e9
         number = _number(value)
         if value is not None and number is None:
             raise UnusableInput(f"{path}, {where}: {ours} is {value!r}", "a finite number")
@@ -328,7 +346,7 @@ def _row(path: Path, where: str, record: Mapping[str, Any], given: Mapping[str, 
         fields["wall_s"] = fields["decode_s"] + fields["ttft_s"]
     kind = _find(record, "kind")
     fields["kind"] = None if kind is None else str(kind)
-    if record.get("scored") is False:
+    if record.get("scored") is False or record.get("phase") == "warmup":
         fields["warmup"] = True
     for need in ("tokens", "wall_s"):
         if fields.get(need) is None:
@@ -361,4 +379,5 @@ def _numeric() -> Iterable[str]:
         "accepted",
         "concurrency",
         "start_s",
+        "rate_tok_s",
     )

@@ -33,6 +33,7 @@ class SpeedRow(Strict):
     drafted: float | None = None
     accepted: float | None = None
     concurrency: int = 1
+    rate_tok_s: float | None = None  # as the probe recorded it
     start_s: float | None = None  # when it was sent, on a clock common to the streams
 
 

@@ -60,27 +60,27 @@ def test_intervals_hold_and_no_change_is_rarely_called_one(
     paired: bool, rho: float, skew: bool
 ) -> None:
     rng = np.random.default_rng(11)
-    trials, held, called = 400, 0, 0
+    trials, held, called = 250, 0, 0
     for _ in range(trials):
         a, b = ar(rng, 4, 35, rho, skew), ar(rng, 4, 35, rho, skew) + 0.7
         [d] = compare(series(a), series(b), paired, resamples=300)
         held += d.low <= 0.7 <= d.high
         [same] = compare(series(a), series(b - 0.7), paired, resamples=300)
         called += same.sure()
-    # 93 to 97 % less three standard errors of 400 trials; `benchmarks coverage` runs thousands
-    assert 0.93 - 0.04 <= held / trials <= 1.0
-    assert called / trials <= 0.06 + 0.036
+    # 93 to 97 % less three standard errors of 250 trials; `benchmarks coverage` runs thousands
+    assert 0.93 - 0.05 <= held / trials <= 1.0
+    assert called / trials <= 0.06 + 0.045
 
 
 def test_the_family_is_corrected_for() -> None:
     rng = np.random.default_rng(7)
     called = 0
-    for _ in range(150):
+    for _ in range(100):
         a = np.stack([ar(rng, 4, 35, 0.3, False).ravel() for _ in range(12)], axis=1)
         b = np.stack([ar(rng, 4, 35, 0.3, False).ravel() for _ in range(12)], axis=1)
         found = compare(Series(a, (35,) * 4), Series(b, (35,) * 4), True, resamples=300)
         called += any(d.sure() for d in found)
-    assert called / 150 <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / 150)
+    assert called / 100 <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / 100)
 
 
 def test_ragged_requests_and_very_short_ones() -> None:

@@ -119,6 +119,32 @@ def test_probe_files_join_and_keep_their_own_rate_rule(tmp_path: Path) -> None:
     assert found.base[0].contaminated_rows == 3
 
 
+def test_rows_as_the_capture_runner_writes_them(rows: Make) -> None:
+    records = [
+        {
+            "phase": "control",
+            "concurrency": 1,
+            "repetition": n,
+            "prompt_id": f"p{i}",
+            "began_unix_ns": 1_790_000_000_000_000_000,
+            "wall_ns": round(1e9 * (0.5 + 510 / r)),
+            "ttft_ns": 500_000_000,
+            "prompt_tokens": 30,
+            "completion_tokens": 512,
+            "decode_tokens_per_s": r,
+            "error": "",
+        }
+        for i, r in enumerate(BASE)
+        for n in range(3)
+    ]
+    failed = {**records[0], "error": "timed out", "completion_tokens": None, "wall_ns": None}
+    warm = {**records[0], "phase": "warmup", "decode_tokens_per_s": 1.0}
+    lane = read_lane(str(rows("probe", [*records, failed, warm])))
+    assert [lane.rate(r) for r in lane.scored()][::3] == BASE
+    assert lane.scored()[0].ttft_s == pytest.approx(0.5)
+    assert "failed-requests" in codes(compare_speed([lane], lane))
+
+
 def test_mixed_rate_rules_are_refused(repetitions: Make, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     record = {"index": 0, "wall_seconds": 11, "ttft_seconds": 1, "decode_seconds": 10}
