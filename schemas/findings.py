@@ -119,16 +119,10 @@ class Abstained(Enum):
     def because(self, why: str, remedy: str = "") -> Abstention:
         """This value is withheld, and why."""
         return Abstention(what=self.what, why=why, remedy=remedy or self.remedy)
-class LaneWarning(Enum):
+
+
+class LaneWarning(WarningCode):
     """What a careful reader notices when lanes are held against each other."""
-
-    def __init__(self, code: str, advice: str) -> None:
-        self.code = code
-        self.advice = advice
-
-    def finding(self, message: str) -> Finding:
-        """This warning about one comparison: `message` carries its figures."""
-        return Finding(code=self.code, message=message, advice=self.advice)
 
     BASE_DECIDES_SIGN = (
         "base-decides-sign",
