@@ -19,7 +19,7 @@ from lanescope.captures.lab.config import LabConfig
 from lanescope.captures.lab.counters import Counters
 from lanescope.captures.lab.requests import Delta, Request, TokenLogprob, choose, logprob
 from lanescope.captures.lab.tokens import Tokenizer
-from lanescope.captures.lab.truthlog import Pass, TruthLog
+from lanescope.captures.lab.truthlog import Pass, Record
 
 log = logging.getLogger("lanescope.lab")
 
@@ -45,7 +45,7 @@ class Engine:
         self,
         config: LabConfig,
         backend: Backend,
-        truth: TruthLog | None = None,
+        truth: Record | None = None,
         stats_every_s: float = 20.0,
     ) -> None:
         self.config = config

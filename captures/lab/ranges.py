@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,11 +12,10 @@ def _marker() -> tuple[Callable[[str], object], Callable[[], object]] | None:
     try:
         nvtx = importlib.import_module("nvtx")
     except ImportError:
-        try:
-            nvtx = importlib.import_module("torch.cuda.nvtx")
-        except ImportError:
+        torch = sys.modules.get("torch")  # a NumPy engine does not load it for this
+        if torch is None or not torch.cuda.is_available():
             return None
-        return nvtx.range_push, nvtx.range_pop
+        return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
     return nvtx.push_range, nvtx.pop_range
 
 

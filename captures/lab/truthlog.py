@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,6 +35,19 @@ class Pass:
     accepted: Sequence[int] = ()
     eager: bool = True
     noisy: bool = False
+
+
+class Record(Protocol):
+    """Who is told of every pass."""
+
+    def mark(self, name: str) -> None:
+        """A moment, such as the beginning of a profile."""
+
+    def passed(self, step: int, done: Pass) -> None:
+        """A pass, just over."""
+
+    def close(self) -> None:
+        """The engine has stopped."""
 
 
 class TruthLog:
