@@ -1,4 +1,4 @@
-"""A quick table of one engine's ways: K against slots, on the same prompts, with the text compared."""
+"""A quick table of one engine's ways: K against slots, same prompts, with the text compared."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ def _run(engine: Engine, prompt: Sequence[int], tokens: int) -> tuple[Request, f
     return request, time.monotonic() - began
 
 
-def _row(
-    config: LabConfig, record: _Recorder, done: Sequence[tuple[Request, float]]
-) -> BenchRow:
+def _row(config: LabConfig, record: _Recorder, done: Sequence[tuple[Request, float]]) -> BenchRow:
     steps = len(record.steps)
     misses = sum(sum(p.routing.misses or ()) for _, p in record.steps) / config.layers / steps
     waits = [(r.first_token_at or r.arrived) - r.arrived for r, _ in done]

@@ -1,1 +1,1 @@
-"""The lab model on an NVIDIA GPU: PyTorch for memory and graphs, Triton for every kernel of a layer."""
+"""The lab model on an NVIDIA GPU: PyTorch for memory and graphs, Triton for a layer's kernels."""

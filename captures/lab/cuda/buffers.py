@@ -71,7 +71,7 @@ class Buffers:
 
 
 class Outbox:
-    """Fetches a pass's results in one copy to pinned memory, and waits for it: the wait of a step."""
+    """Fetches a pass's results in one copy to pinned memory and waits for it: a step's one wait."""
 
     def __init__(self, config: LabConfig, buffers: Buffers, gpu: bool) -> None:
         self._config, self._b = config, buffers

@@ -8,7 +8,7 @@ import torch
 
 
 def recorded(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
-    """`work`'s launches as a graph. Its kernels must have run before (compilation cannot be recorded).
+    """`work`'s launches as a graph. Its kernels must have run before: nothing compiles in here.
 
     NVTX ranges that `work` opens exist at this moment only.
     """

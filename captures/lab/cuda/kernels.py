@@ -1,7 +1,7 @@
 """Triton kernels of the dense part of a layer: rows, embedding, norm, products, attention.
 
-None of them lets one row touch another's arithmetic: tiles have one size whatever the batch is, so a
-row's result has the same bits in a verification step, in a prefill chunk and next to other streams.
+None of them lets one row touch another's arithmetic: tiles have one size whatever the batch is, so
+a row's result has the same bits in a verification step, in a prefill chunk, next to other streams.
 Row counts are never specialised on, for the same reason.
 """
 

@@ -1,4 +1,4 @@
-"""Where the model's tensors live: dense weights and slots on the device, experts in pinned host memory."""
+"""Where tensors live: dense weights and slots on the device, experts in pinned host memory."""
 
 from __future__ import annotations
 

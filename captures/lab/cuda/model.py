@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -161,7 +163,7 @@ class CudaBackend:
     def _pieces(self) -> list[tuple[int, int]]:
         """Layer ranges of the graphs, as even as they can be."""
         edges = np.linspace(0, self.config.layers, max(self.config.graphs, 1) + 1).round()
-        return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True) if a < b]
+        return [(int(a), int(b)) for a, b in pairwise(edges) if a < b]
 
     def _warm_up(self) -> None:
         """Compile every kernel, then forget what that did to the caches."""
@@ -174,11 +176,11 @@ class CudaBackend:
 
     def _capture(self, streams: int) -> None:
         self._steps[streams] = [
-            recorded(lambda f=first, e=end: self._piece(streams, f, e), self._stream)
+            recorded(partial(self._piece, streams, first, end), self._stream)
             for first, end in self._pieces()
         ]
         if self.config.k:
-            self._drafts[streams] = recorded(lambda: self._draft(streams), self._stream)
+            self._drafts[streams] = recorded(partial(self._draft, streams), self._stream)
 
     def profile(self, on: bool) -> None:
         """cudaProfilerStart and cudaProfilerStop."""

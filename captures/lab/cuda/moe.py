@@ -82,7 +82,9 @@ def slot_bookkeeping(
 
 
 @triton.jit(do_not_specialize=["words"])
-def masked_row_copy(host, rows, copy_from, copy_to, words, PROGS: tl.constexpr, BLOCK: tl.constexpr):
+def masked_row_copy(
+    host, rows, copy_from, copy_to, words, PROGS: tl.constexpr, BLOCK: tl.constexpr
+):
     """Row `copy_from[i]` of pinned host memory into slot `copy_to[i]`; nothing where that is -1.
 
     Grid: (routed rows, PROGS). A row is `words` 64-bit words, which PROGS programs share.

@@ -57,7 +57,12 @@ class Ops:
         )
 
     def norm(
-        self, rows: int, hidden: torch.Tensor, delta: torch.Tensor | None, out: torch.Tensor, gain: float
+        self,
+        rows: int,
+        hidden: torch.Tensor,
+        delta: torch.Tensor | None,
+        out: torch.Tensor,
+        gain: float,
     ) -> None:
         """Add a branch to the residual stream, and its norm."""
         kernels.add_norm[(rows,)](
@@ -110,9 +115,7 @@ class Ops:
             BN=64,
         )
 
-    def route(
-        self, rows: int, layer: Layer, b: Any, routes: torch.Tensor
-    ) -> None:
+    def route(self, rows: int, layer: Layer, b: Any, routes: torch.Tensor) -> None:
         """The router, then the experts of each row."""
         c = self.config
         self.gemm(rows, b.x, layer.dense["router"], b.scores)
@@ -127,9 +130,7 @@ class Ops:
             TOP=triton.next_power_of_2(c.topk),
         )
 
-    def fill_slots(
-        self, rows: int, index: int, layer: Layer, b: Any, routes: torch.Tensor
-    ) -> None:
+    def fill_slots(self, rows: int, index: int, layer: Layer, b: Any, routes: torch.Tensor) -> None:
         """Bookkeeping of a layer-step, then its four row copies."""
         routed = rows * self.config.topk
         moe.slot_bookkeeping[(1,)](
