@@ -77,6 +77,7 @@ def _trace(analysis: Analysis, steps: list[dict[str, object]]) -> Trace:
         kind=info.kind,
         nsys_version=info.nsys_version,
         schema_version=info.schema_version,
+        options=info.options,
         gpus=[
             Gpu(
                 gpu=g["gpu"] if g["gpu"] is not None else i,

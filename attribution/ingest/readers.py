@@ -27,12 +27,15 @@ class SqliteReader(Reader):
         self._small: dict[str, pa.Table] = {}
 
     def meta(self) -> dict[str, str]:
-        """META_DATA_EXPORT, under either of its names."""
-        for source in table_specs()["meta"].sources:
-            if source in self._export.tables:
-                rows = self._export.rows(f'SELECT name, CAST(value AS TEXT) FROM "{source}"')
-                return {str(k): str(v) for k, v in rows if k is not None and v is not None}
-        return {}
+        """What the export says of itself and of the capture, under any of the tables' names."""
+        found: dict[str, str] = {}
+        for table in ("capture", "meta"):
+            for source in table_specs()[table].sources:
+                if source in self._export.tables:
+                    rows = self._export.rows(f'SELECT name, CAST(value AS TEXT) FROM "{source}"')
+                    found |= {str(k): str(v) for k, v in rows if k is not None and v is not None}
+                    break
+        return found
 
     def _find(self, spec: TableSpec) -> Present | None:
         if spec.name not in self._found:
@@ -77,12 +80,15 @@ class ParquetReader(Reader):
         return next((self._files[s] for s in spec.sources if s in self._files), None)
 
     def meta(self) -> dict[str, str]:
-        """META_DATA_EXPORT, where the folder has it."""
-        for source in table_specs()["meta"].sources:
-            if source in self._files:
-                rows = self._load(self._files[source], None).to_pylist()
-                return {str(r.get("name")): str(r.get("value")) for r in rows}
-        return {}
+        """What the export says of itself and of the capture, where the folder has it."""
+        found: dict[str, str] = {}
+        for table in ("capture", "meta"):
+            for source in table_specs()[table].sources:
+                if source in self._files:
+                    rows = self._load(self._files[source], None).to_pylist()
+                    found |= {str(r.get("name")): str(r.get("value")) for r in rows}
+                    break
+        return found
 
     def _load(self, file: Path, columns: list[str] | None) -> pa.Table:
         try:

@@ -42,6 +42,21 @@ CLOCK_SLACK_NS = 2_000
 #: Above this share, kernels before their launch mean skewed clocks, not broken rows.
 SKEW_SHARE = 0.05
 
+#: Capture options that change what tracing costs or what the trace holds; two lanes must agree.
+_OPTIONS = {
+    "COLLECT_CUDA_TRACE",
+    "COLLECT_NVTX_TRACE",
+    "COLLECT_CPU_TRACE",
+    "COLLECT_GPU_CTX_SW_TRACE",
+    "COLLECT_GPU_MEMORY_USAGE",
+    "COLLECT_THREAD_STATE_TRACE",
+    "COLLECT_UVM_CPU_PAGE_FAULTS",
+    "CUDA_SKIP_SOME_API_CALLS",
+    "RATE_HZ",
+    "SHOW_BACKTRACE",
+    "TRACE_ALL_TASKS",
+}
+
 _REASONS = ("no_time", "end_before_start", "before_launch")
 
 
@@ -53,6 +68,7 @@ class StageInfo:
     kind: str
     nsys_version: str = ""
     schema_version: str = ""
+    options: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     absent_columns: dict[str, list[str]] = field(default_factory=dict)
@@ -162,6 +178,12 @@ def _read_meta(reader: Reader, info: StageInfo) -> None:
     meta = reader.meta()
     info.nsys_version = meta.get("EXPORT_PRODUCT_VERSION", "")
     info.schema_version = meta.get("EXPORT_SCHEMA_VERSION", "")
+    for key, value in sorted(meta.items()):
+        option = key.rpartition(":")[2] if key.startswith("PROCESS_") else key
+        if key.endswith("CUDA_GRAPH_TRACE_OPTIONS:MODE"):
+            info.options["graph_trace"] = value.lower()
+        elif option in _OPTIONS:
+            info.options[option.lower()] = value.lower()
 
 
 def _require_device_activity(reader: Reader, info: StageInfo) -> None:

@@ -46,6 +46,9 @@ class Trace(_Part):
     kind: str
     nsys_version: str
     schema_version: str
+    options: dict[str, str] = Field(
+        default_factory=dict, description="capture options that change what tracing costs or holds"
+    )
     gpus: list[Gpu]
     processes: list[ProcessRow]
     start_ns: int | None = Field(None, description="first kernel start, on the capture's clock")
