@@ -58,15 +58,24 @@ class CostWarning(WarningCode):
         "replay_outside_measured_range",
         "measure a lane at such a miss count before relying on the line there",
     )
+    SLOPE_ONLY = (
+        "replay_interval_of_the_slope_alone",
+        "refit the model with an interval for base_ms to see the whole uncertainty",
+    )
 
 
-def extrapolation(model: CostModel, misses: list[float]) -> tuple[Finding, ...]:
-    """A warning where a prediction leaves the measured range."""
+def reservations(model: CostModel, misses: list[float]) -> tuple[Finding, ...]:
+    """Where predictions leave the measured range, or say less than they seem to."""
+    found = []
+    if model.base_ms.low == model.base_ms.high and model.ms_per_miss.low < model.ms_per_miss.high:
+        text = "the model gives base_ms without an interval: the intervals are the slope's alone"
+        found.append(CostWarning.SLOPE_ONLY.finding(text))
     outside = [m for m in misses if model.outside(m)]
     if not outside or model.measured is None:
-        return ()
+        return tuple(found)
     low, high = model.measured
     return (
+        *found,
         CostWarning.OUTSIDE.finding(
             f"{len(outside)} of {len(misses)} predictions are at {min(outside):.2f} to "
             f"{max(outside):.2f} misses per layer-step; "

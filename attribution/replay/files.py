@@ -26,6 +26,9 @@ from lanescope.schemas.errors import UnusableInput, UsageError
 SCHEMA = "lanescope.routing/1"
 METADATA_KEY = b"lanescope"
 MAX_EXPERTS = 65_535
+
+#: layer, token and picks (rows, top-k) of the rows of a table
+Rows = tuple[Ints, Ints, NDArray[Any]]
 _ROLES = ("step", "token", "layer", "experts", "prefill")
 
 
@@ -126,7 +129,7 @@ def _from_table(path: Path, columns: dict[str, str], n_experts: int | None) -> R
     return _assemble(path, picks, layer, token, step, prefill, n_experts, about)
 
 
-def raw_columns(path: Path, columns: Mapping[str, str]) -> tuple[Ints, Ints, Ints] | None:
+def raw_columns(path: Path, columns: Mapping[str, str]) -> Rows | None:
     """Layer, token and picks of each row, however they fit together; none if unreadable."""
     try:
         return _rows(path, _table(path)[0], columns)
@@ -141,7 +144,9 @@ def _table(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     return table, _about(path, (table.schema.metadata or {}).get(METADATA_KEY))
 
 
-def _rows(path: Path, table: pa.Table, columns: Mapping[str, str]) -> tuple[Ints, Ints, Ints]:
+def _rows(
+    path: Path, table: pa.Table, columns: Mapping[str, str]
+) -> tuple[Ints, Ints, NDArray[Any]]:
     """Layer, token and picks of each row. Without a token column, rows count within their layer."""
     picks = _picks(path, table, columns.get("experts"))
     layer = _integers(path, table, columns.get("layer", "layer"))
@@ -159,7 +164,7 @@ def _about(path: Path, raw: bytes | None) -> dict[str, Any]:
     return about
 
 
-def _picks(path: Path, table: pa.Table, name: str | None) -> NDArray[np.int64]:
+def _picks(path: Path, table: pa.Table, name: str | None) -> NDArray[Any]:
     """Expert ids, shape (rows, top-k), from numbered columns or a list column."""
     for prefix in [name] if name else ["e", "expert_", "experts"]:
         if prefix in table.column_names and pa.types.is_nested(table.schema.field(prefix).type):
@@ -172,7 +177,7 @@ def _picks(path: Path, table: pa.Table, name: str | None) -> NDArray[np.int64]:
         numbered = [c for c in table.column_names if re.fullmatch(re.escape(prefix) + r"\d+", c)]
         if numbered:
             numbered.sort(key=lambda c: int(c[len(prefix) :]))
-            parts = [_integers(path, table, c) for c in numbered]
+            parts = [_whole_numbers(path, c, table[c].to_numpy()) for c in numbered]
             return np.stack(parts, axis=1)
     raise UnusableInput(f"{path}: no expert columns", _mapping_hint(table))
 
@@ -186,15 +191,16 @@ def _integers(path: Path, table: pa.Table, name: str, required: bool = True) -> 
         if required:
             raise UnusableInput(f"{path}: no column {name!r}", _mapping_hint(table))
         return None
-    return _whole_numbers(path, name, table[name].to_numpy())
+    return _whole_numbers(path, name, table[name].to_numpy()).astype(np.int64)
 
 
-def _whole_numbers(path: Path, name: str, values: NDArray[Any]) -> Ints:
+def _whole_numbers(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """The values as integers, as narrow as the file has them: a trace has tens of millions."""
     if values.dtype.kind not in "iuf":
         raise UnusableInput(f"{path}: column {name!r} holds {values.dtype}, not integers")
     if values.dtype.kind == "f" and not np.array_equal(values, np.floor(values)):
         raise UnusableInput(f"{path}: column {name!r} holds empty or fractional values")
-    return values.astype(np.int64)
+    return values if values.dtype.kind in "iu" else values.astype(np.int64)
 
 
 def _numbered_within_layer(layer: Ints) -> Ints:
@@ -208,7 +214,7 @@ def _numbered_within_layer(layer: Ints) -> Ints:
 
 def _assemble(
     path: Path,
-    picks: NDArray[np.int64],
+    picks: NDArray[Any],
     layer: Ints,
     token: Ints,
     step: Ints,

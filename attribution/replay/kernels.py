@@ -16,7 +16,8 @@ from lanescope.attribution.replay.trace import Ids, Ints
 LRU, LFU, RANDOM, SLRU, BELADY_DEMAND, BELADY = range(6)
 
 # A key is below 2**61. While victims are chosen, a missing row of this pass lies above all rows not
-# asked for, and a hit above both: nothing asked for is evicted, and a hit never makes way.
+# asked for, and a hit above both: nothing asked for is evicted, and a hit never makes way. (In a
+# pass wider than the cache BELADY_DEMAND keeps the best of its rows, hits or not.)
 _MISSED = 1 << 61
 _HIT = 1 << 62
 
@@ -88,7 +89,7 @@ def replay_policy(
             else:
                 key = stamp
             if policy != BELADY:
-                key += _HIT if hit else _MISSED
+                key += _HIT if hit and policy != BELADY_DEMAND else _MISSED
             keys[at] = key
         while held > slots:
             if policy == RANDOM and free_of_claim > 0:

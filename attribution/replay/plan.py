@@ -90,13 +90,7 @@ def divide(misses: Floats, budget: int, limits: Limits) -> list[int]:
     """
     options = np.array(limits.options(), np.int64)
     n_layers = len(misses)
-    spare = (budget - n_layers * limits.low) // limits.granule
-    if spare < 0:
-        raise UsageError(
-            f"{budget} slots for {n_layers} layers of at least {limits.low}",
-            f"the budget must be {n_layers * limits.low} or more",
-        )
-    spare = min(spare, n_layers * (len(options) - 1))
+    spare = _granules(n_layers, budget, limits)
     cost = misses[:, options]
     best = np.zeros(spare + 1)  # fewest misses of the layers so far with up to i granules
     took = np.zeros((n_layers, spare + 1), np.int32)
@@ -117,13 +111,21 @@ def divide(misses: Floats, budget: int, limits: Limits) -> list[int]:
     return slots[::-1]
 
 
+def _granules(n_layers: int, budget: int, limits: Limits) -> int:
+    """How many granules there are to give beyond the least that every layer gets."""
+    spare = (budget - n_layers * limits.low) // limits.granule
+    if spare < 0:
+        raise UsageError(
+            f"{budget} slots for {n_layers} layers of at least {limits.low}",
+            f"the budget must be {n_layers * limits.low} or more",
+        )
+    return min(spare, n_layers * (len(limits.options()) - 1))
+
+
 def uniform(n_layers: int, budget: int, limits: Limits) -> list[int]:
     """The budget in equal parts, as far as granules allow; the first layers get what is left."""
     options = limits.options()
-    spare = (budget - n_layers * limits.low) // limits.granule
-    if spare < 0:
-        raise UsageError(f"{budget} slots for {n_layers} layers of at least {limits.low}")
-    each_, left = divmod(min(spare, n_layers * (len(options) - 1)), n_layers)
+    each_, left = divmod(_granules(n_layers, budget, limits), n_layers)
     return [options[each_ + (1 if i < left else 0)] for i in range(n_layers)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lanescope.attribution.replay.cost import (
     CostModel,
     acceptance_unknown,
-    extrapolation,
+    reservations,
     tokens_per_s,
 )
 from lanescope.attribution.replay.plan import (
@@ -82,7 +82,7 @@ def plan(
         budget=budget,
         divisions=tuple(divisions),
         contexts=tuple(rows),
-        warnings=extrapolation(price.model, predicted) if price.model else (),
+        warnings=reservations(price.model, predicted) if price.model else (),
         abstained=tuple(abstained),
     )
 

@@ -13,7 +13,7 @@ from lanescope.attribution.replay import kernels
 from lanescope.attribution.replay.cost import (
     CostModel,
     acceptance_unknown,
-    extrapolation,
+    reservations,
     tokens_per_s,
 )
 from lanescope.attribution.replay.jit import each
@@ -271,7 +271,7 @@ def priced(result: Replay, model: CostModel, accepted: float | None = None) -> R
     return result.model_copy(
         update={
             "policies": tuple(policies),
-            "warnings": (*result.warnings, *extrapolation(model, misses)),
+            "warnings": (*result.warnings, *reservations(model, misses)),
             "abstained": result.abstained + (() if accepted else (acceptance_unknown(),)),
         }
     )

@@ -30,17 +30,21 @@ class ReplayGroup(click.RichGroup):
         return list(SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command object of a sub-command."""
+        """A stand-in with the one-line help: rendering `--help` asks for every sub-command."""
         if cmd_name not in SUBCOMMANDS:
             return None
-        module = importlib.import_module(f"lanescope.profiler.cli.replaying.{cmd_name}")
-        found: click.Command = module.command
-        return found
+        return click.RichCommand(name=cmd_name, short_help=SUBCOMMANDS[cmd_name])
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the sub-commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUBCOMMANDS.items()))
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The sub-command that is called, imported now."""
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is None or found is None:
+            return name, found, rest
+        module = importlib.import_module(f"lanescope.profiler.cli.replaying.{name}")
+        command: click.Command = module.command
+        return name, command, rest
 
 
 @click.group("replay", cls=ReplayGroup)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import rich_click as click
+from rich.console import Console
 
 from lanescope.attribution.replay.files import read_trace, whole_file
 from lanescope.attribution.replay.trace import RoutingTrace
+from lanescope.dashboards.terminal import Column, table
 from lanescope.schemas.documents.replay import Interval, read_slot_map
 from lanescope.schemas.errors import UsageError
 
@@ -92,6 +94,30 @@ def write_text(path: Path, text: str, force: bool) -> None:
     """Write a file whole, or not at all."""
     with whole_file(path, force) as temporary:
         temporary.write_text(text)
+
+
+class Priced(Protocol):
+    """A row that may have a step time and a rate."""
+
+    @property
+    def ms_per_step(self) -> Interval | None:
+        """By the cost model, where one was given."""
+
+    @property
+    def tokens_per_s(self) -> Interval | None:
+        """Where the accepted tokens of a step are known too."""
+
+
+def costs(rows: Sequence[Priced], names: Sequence[str], heading: str, con: Console) -> None:
+    """The table of step times, where a cost model gave any."""
+    if not any(row.ms_per_step for row in rows):
+        return
+    cells = [
+        [name, span(row.ms_per_step), span(row.tokens_per_s)]
+        for name, row in zip(names, rows, strict=True)
+    ]
+    columns = [Column(heading, numeric=False), Column("ms/step"), Column("tok/s")]
+    table("step time by the cost model", columns, cells, con)
 
 
 def span(value: Interval | None) -> str:

@@ -7,8 +7,16 @@ from pathlib import Path
 import rich_click as click
 
 from lanescope.attribution.replay.curve import curve_points, curves
+from lanescope.dashboards.pages.replay import curve_page
 from lanescope.dashboards.terminal import Column, console, table
-from lanescope.profiler.cli.replaying.common import load, step_option, trace_options, warmup_option
+from lanescope.profiler.cli.replaying.common import (
+    FILE,
+    load,
+    step_option,
+    trace_options,
+    warmup_option,
+    write_text,
+)
 from lanescope.schemas.documents.replay import Curves
 
 
@@ -17,6 +25,8 @@ from lanescope.schemas.documents.replay import Curves
 @step_option
 @warmup_option
 @click.option("--policy", "policies", multiple=True, help="Also replay this policy, at 16 counts.")
+@click.option("--html", type=FILE, help="Write a page with tables and figures here.")
+@click.option("--force", is_flag=True, help="Overwrite --html.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
 @click.option("--plain", is_flag=True, help="No colour.")
 def command(
@@ -27,12 +37,16 @@ def command(
     tokens_per_step: int | None,
     warmup: int,
     policies: tuple[str, ...],
+    html: Path | None,
+    force: bool,
     as_json: bool,
     plain: bool,
 ) -> None:
     """Misses at every slot count, layer by layer: LRU by stack distance, the best static pin."""
     loaded = load(trace, columns, axes, experts, tokens_per_step)
     result = curves(loaded, policies, warmup)
+    if html is not None:
+        write_text(html, curve_page(result), force)
     if as_json:
         click.echo(result.model_dump_json(by_alias=True))
         return

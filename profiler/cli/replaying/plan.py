@@ -12,11 +12,12 @@ import rich_click as click
 from lanescope.attribution.replay.cost import read_cost_model
 from lanescope.attribution.replay.plan import Limits, MissCurves, from_hit_curves, miss_curves
 from lanescope.attribution.replay.planning import Memory, Price, plan
+from lanescope.dashboards.pages.replay import plan_page
 from lanescope.dashboards.terminal import Column, console, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
+    costs,
     load,
-    span,
     step_option,
     warmup_option,
     write_text,
@@ -72,7 +73,8 @@ SIZE = Size()
 @click.option("--model", type=FILE, help="Cost model file of `lanescope model`.")
 @click.option("--accepted", type=float, help="Accepted tokens per step, for tokens per second.")
 @click.option("--out", type=FILE, help="Write the planned slot map here.")
-@click.option("--force", is_flag=True, help="Overwrite --out.")
+@click.option("--force", is_flag=True, help="Overwrite files.")
+@click.option("--html", type=FILE, help="Write a page with tables and figures here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
 @click.option("--plain", is_flag=True, help="No colour.")
 def command(
@@ -94,6 +96,7 @@ def command(
     accepted: float | None,
     out: Path | None,
     force: bool,
+    html: Path | None,
     as_json: bool,
     plain: bool,
     **memory: int | None,
@@ -133,6 +136,8 @@ def command(
             raise UsageError("--out without --budget", "there is no division to write")
         chosen = SlotMap(schema="lanescope.slots/1", per_layer=result.divisions[0].slots)
         write_text(out, chosen.as_json(), force)
+    if html is not None:
+        write_text(html, plan_page(result), force)
     if as_json:
         click.echo(result.model_dump_json(by_alias=True))
         return
@@ -174,28 +179,24 @@ def read_curves(path: Path, routed: float) -> MissCurves:
 def show(result: Plan, plain: bool = False) -> None:
     """The divisions, and the context-slot curve where memory was given."""
     con = console(plain=plain)
-    priced = any(d.ms_per_step for d in result.divisions) or any(
-        row.ms_per_step for row in result.contexts
-    )
-    costs = [Column("ms/step"), Column("tok/s")] if priced else []
     if result.divisions:
         rows = []
         for d in result.divisions:
             held = "" if d.held_out is None else f"{d.held_out:.3f}"
             cells = [d.name, f"{d.total:,}", f"{min(d.slots.values())} to {max(d.slots.values())}"]
-            cells += [f"{d.hit_rate:.4f}", f"{d.misses_per_layer_step:.3f}", held]
-            rows.append(cells + ([span(d.ms_per_step), span(d.tokens_per_s)] if priced else []))
+            rows.append([*cells, f"{d.hit_rate:.4f}", f"{d.misses_per_layer_step:.3f}", held])
         headings = ["slots", "per layer", "hit rate", "misses/layer-step", "held out"]
-        heads = [Column("division", numeric=False), *map(Column, headings), *costs]
+        heads = [Column("division", numeric=False), *map(Column, headings)]
         table(f"{result.source}: {result.budget:,} slots", heads, rows, con)
+        costs(result.divisions, [d.name for d in result.divisions], "division", con)
     if result.contexts:
         rows = []
         for c in result.contexts:
             cells = [f"{c.context:,}", size(c.kv_bytes), f"{c.slots:,}"]
-            cells += [f"{c.hit_rate:.4f}", f"{c.misses_per_layer_step:.3f}"]
-            rows.append(cells + ([span(c.ms_per_step), span(c.tokens_per_s)] if priced else []))
+            rows.append([*cells, f"{c.hit_rate:.4f}", f"{c.misses_per_layer_step:.3f}"])
         headings = ["context", "KV", "slots", "hit rate", "misses/layer-step"]
-        table("context against slots", [*map(Column, headings), *costs], rows, con)
+        table("context against slots", list(map(Column, headings)), rows, con)
+        costs(result.contexts, [f"{c.context:,}" for c in result.contexts], "context", con)
     for warning in result.warnings:
         con.print(f"! {warning.message}: {warning.advice}")
     for gap in result.abstained:

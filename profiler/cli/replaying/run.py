@@ -10,18 +10,22 @@ from click.exceptions import Exit
 from lanescope.attribution.replay.against import agreement, write_misses
 from lanescope.attribution.replay.cost import read_cost_model
 from lanescope.attribution.replay.policies import ABOUT, DEFAULT, Scope, priced, replay
+from lanescope.dashboards.pages.replay import run_page
 from lanescope.dashboards.terminal import Column, console, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
+    costs,
     load,
     slots_of,
-    span,
     step_option,
     trace_options,
     warmup_option,
+    write_text,
 )
 from lanescope.schemas.documents.replay import Agreement, Replay
 from lanescope.schemas.errors import ExitCode
+
+HEADINGS = ("hit rate", "misses/layer-step", "misses")
 
 
 @click.command("run", epilog="Policies: " + "; ".join(f"{k}: {v}" for k, v in ABOUT.items()))
@@ -38,6 +42,7 @@ from lanescope.schemas.errors import ExitCode
 @click.option("--model", type=FILE, help="Cost model file of `lanescope model`.")
 @click.option("--accepted", type=float, help="Accepted tokens per step, for tokens per second.")
 @click.option("--force", is_flag=True, help="Overwrite files.")
+@click.option("--html", type=FILE, help="Write a page with tables and figures here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
 @click.option("--plain", is_flag=True, help="No colour.")
 def command(
@@ -55,6 +60,7 @@ def command(
     model: Path | None,
     accepted: float | None,
     force: bool,
+    html: Path | None,
     as_json: bool,
     plain: bool,
 ) -> None:
@@ -72,6 +78,8 @@ def command(
         write_misses(misses_out, loaded, lru, scope, force)
     if model is not None:
         result = priced(result, read_cost_model(model), accepted)
+    if html is not None:
+        write_text(html, run_page(result), force)
     if as_json:
         click.echo(result.model_dump_json(by_alias=True))
     else:
@@ -91,15 +99,13 @@ def show(result: Replay, plain: bool = False) -> None:
         f"{len(facts.layers)} layers, top-{facts.top_k} of {facts.experts}, "
         f"{sum(result.slots.values()):,} slots"
     )
-    with_cost = any(p.ms_per_step for p in result.policies)
-    rows = []
-    for p in result.policies:
-        cells = [p.policy, f"{p.hit_rate:.4f}", f"{p.misses_per_layer_step:.3f}"]
-        more = [span(p.ms_per_step), span(p.tokens_per_s)] if with_cost else [f"{p.misses:,}"]
-        rows.append(cells + more)
-    headings = ["hit rate", "misses/layer-step"]
-    headings += ["ms/step", "tok/s"] if with_cost else ["misses"]
-    table("", [Column("policy", numeric=False), *map(Column, headings)], rows, con)
+    rows = [
+        [p.policy, f"{p.hit_rate:.4f}", f"{p.misses_per_layer_step:.3f}", f"{p.misses:,}"]
+        for p in result.policies
+    ]
+    headings = [Column("policy", numeric=False), *map(Column, HEADINGS)]
+    table("", headings, rows, con)
+    costs(result.policies, [p.policy for p in result.policies], "policy", con)
     if result.agreement is not None:
         con.print(agreement_line(result.agreement))
     for warning in result.warnings:

@@ -8,6 +8,7 @@ import rich_click as click
 from rich.console import Console
 
 from lanescope.attribution.replay.structure import structure
+from lanescope.dashboards.pages.replay import structure_page
 from lanescope.dashboards.terminal import Column, console, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
@@ -16,6 +17,7 @@ from lanescope.profiler.cli.replaying.common import (
     step_option,
     trace_options,
     warmup_option,
+    write_text,
 )
 from lanescope.schemas.documents.replay import Structure
 
@@ -26,6 +28,8 @@ from lanescope.schemas.documents.replay import Structure
 @warmup_option
 @click.option("--slots", help="Slots per layer, for what concerns misses: a number or a slot map.")
 @click.option("--predictor", type=FILE, help="Parquet: step, layer, e0 ...: predicted experts.")
+@click.option("--html", type=FILE, help="Write a page with tables and figures here.")
+@click.option("--force", is_flag=True, help="Overwrite --html.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
 @click.option("--plain", is_flag=True, help="No colour.")
 def command(
@@ -37,6 +41,8 @@ def command(
     warmup: int,
     slots: str | None,
     predictor: Path | None,
+    html: Path | None,
+    force: bool,
     as_json: bool,
     plain: bool,
 ) -> None:
@@ -44,6 +50,8 @@ def command(
     loaded = load(trace, columns, axes, experts, tokens_per_step)
     budget = None if slots is None else slots_of(slots, loaded)
     result = structure(loaded, budget, warmup, predictor)
+    if html is not None:
+        write_text(html, structure_page(result), force)
     if as_json:
         click.echo(result.model_dump_json(by_alias=True))
         return

@@ -93,7 +93,7 @@ def pinned(passes: Passes, slots: int, share: float) -> list[int]:
 def fewest_misses(passes: Passes, slots: int, keep_all: bool, warmup: int = 0) -> int:
     """The optimum by trying everything: every choice of what to hold after every pass.
 
-    `keep_all`: what a pass asks for stays (as far as it fits; hits always stay), as in the engine.
+    `keep_all`: what a pass asks for stays (as many as fit), as in the engine.
     Without it, the start is free too, as for a static pin. Misses of the first
     `warmup` passes are free.
     """
@@ -120,11 +120,9 @@ def _choices(
         for size in range(min(slots, len(pool)) + 1):
             yield from map(frozenset, itertools.combinations(sorted(pool), size))
         return
-    hits, missing, others = held & asked, asked - held, held - asked
-    room = slots - len(hits)
-    if len(missing) >= room:
-        for kept in itertools.combinations(sorted(missing), room):
-            yield hits | frozenset(kept)
+    if len(asked) >= slots:
+        yield from map(frozenset, itertools.combinations(sorted(asked), slots))
         return
-    for kept in itertools.combinations(sorted(others), min(len(others), room - len(missing))):
+    others = held - asked
+    for kept in itertools.combinations(sorted(others), min(len(others), slots - len(asked))):
         yield asked | frozenset(kept)

@@ -1,0 +1,144 @@
+"""Figures of the cache replay: a document in, a figure out. Nothing is computed here."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from lanescope.schemas.documents.replay import Curves, Plan, Replay, Structure
+
+_COLOURS = ["#2f6fb0", "#d1702b", "#3a8f5c", "#8a5ba8", "#b23b54", "#6b6b6b"]
+
+
+def _figure(title: str, x: str, y: str) -> go.Figure:
+    return go.Figure(
+        layout=go.Layout(
+            title=title,
+            xaxis_title=x,
+            yaxis_title=y,
+            template="plotly_white",
+            colorway=_COLOURS,
+            margin={"l": 60, "r": 20, "t": 50, "b": 50},
+            height=420,
+        )
+    )
+
+
+def policies(result: Replay) -> go.Figure:
+    """Misses per layer-step by policy."""
+    figure = _figure("Misses by policy", "misses per layer-step", "")
+    names = [p.policy for p in result.policies][::-1]
+    values = [p.misses_per_layer_step for p in result.policies][::-1]
+    figure.add_bar(x=values, y=names, orientation="h", text=[f"{v:.3f}" for v in values])
+    return figure
+
+
+def by_layer(result: Replay) -> go.Figure:
+    """Misses per step of each layer, by policy."""
+    figure = _figure("Misses by layer", "layer", "misses per step")
+    for found in result.policies:
+        shown = True if found.policy in ("lru", "static", "belady") else "legendonly"
+        figure.add_scatter(
+            x=list(result.trace.layers), y=list(found.per_layer), name=found.policy, visible=shown
+        )
+    return figure
+
+
+def heat(result: Replay) -> go.Figure:
+    """Misses of the first policy by layer and time."""
+    title = f"Misses by layer and time: {result.policies[0].policy}"
+    figure = _figure(title, "window of time (equal numbers of steps)", "layer")
+    figure.add_heatmap(
+        z=[list(row) for row in result.heat],
+        y=list(result.trace.layers),
+        colorscale="Viridis",
+        colorbar={"title": "misses/step"},
+    )
+    return figure
+
+
+def hit_curves(result: Curves) -> go.Figure:
+    """Hit rate over all layers by slots per layer."""
+    figure = _figure("Hit rate by slots", "slots per layer", "hit rate")
+    slots = list(result.slots)
+    figure.add_scatter(x=slots, y=list(result.lru_hit_rate), name="lru")
+    figure.add_scatter(x=slots, y=list(result.static_hit_rate), name="static")
+    for name, rates in result.other_hit_rates.items():
+        figure.add_scatter(x=list(result.points), y=list(rates), name=name, mode="lines+markers")
+    return figure
+
+
+def layer_curves(result: Curves) -> go.Figure:
+    """LRU misses of every layer by slots: a heat map, because 75 lines hide one another."""
+    figure = _figure("LRU misses by layer and slots", "slots", "layer")
+    figure.add_heatmap(
+        z=[list(layer.lru) for layer in result.layers],
+        x=list(result.slots),
+        y=[layer.layer for layer in result.layers],
+        colorscale="Viridis",
+        colorbar={"title": "misses"},
+    )
+    return figure
+
+
+def divisions(result: Plan) -> go.Figure:
+    """Slots of each layer, by division."""
+    figure = _figure("Slots by layer", "layer", "slots")
+    for division in result.divisions:
+        figure.add_scatter(
+            x=list(division.slots),
+            y=list(division.slots.values()),
+            name=division.name,
+            line={"shape": "hvh"},
+        )
+    return figure
+
+
+def contexts(result: Plan) -> go.Figure:
+    """What a longer context costs: step time where a cost model was given, else misses."""
+    rows = [row for row in result.contexts if row.ms_per_step is not None]
+    if rows:
+        figure = _figure("Context against step time", "context (tokens)", "ms per step")
+        spans = [row.ms_per_step for row in rows if row.ms_per_step is not None]
+        figure.add_scatter(
+            x=[row.context for row in rows],
+            y=[span.estimate for span in spans],
+            error_y={
+                "array": [span.high - span.estimate for span in spans],
+                "arrayminus": [span.estimate - span.low for span in spans],
+            },
+            text=[f"{row.slots} slots" for row in rows],
+            mode="lines+markers",
+        )
+        return figure
+    figure = _figure("Context against misses", "context (tokens)", "misses per layer-step")
+    figure.add_scatter(
+        x=[row.context for row in result.contexts],
+        y=[row.misses_per_layer_step for row in result.contexts],
+        text=[f"{row.slots} slots" for row in result.contexts],
+        mode="lines+markers",
+    )
+    return figure
+
+
+def overlaps(result: Structure) -> go.Figure:
+    """Overlap by layer, step to step and layer to layer, beside the even chance."""
+    figure = _figure("Shared experts by layer", "layer", "share of a step's experts")
+    layers = [layer.layer for layer in result.layers]
+    figure.add_scatter(x=layers, y=[n.step_to_step for n in result.layers], name="step to step")
+    figure.add_scatter(x=layers, y=[n.cross_layer for n in result.layers], name="layer to layer")
+    if result.step_to_step is not None:
+        chance = result.step_to_step.chance_even
+        figure.add_hline(y=chance, line_dash="dot", annotation_text=f"even chance {chance:.4f}")
+    return figure
+
+
+def working_sets(result: Structure) -> go.Figure:
+    """Distinct experts in each window of time, by layer."""
+    figure = _figure("Working set by layer and time", "window of time", "layer")
+    figure.add_heatmap(
+        z=[list(layer.working_set_over_time) for layer in result.layers],
+        y=[layer.layer for layer in result.layers],
+        colorscale="Viridis",
+        colorbar={"title": "experts"},
+    )
+    return figure
