@@ -43,6 +43,18 @@ class WarningCode(Enum):
         return Finding(code=self.code, message=message, advice=self.advice)
 
 
+class AbstentionCode(Enum):
+    """A closed set of values that may be withheld; each area has its own below."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        self.remedy = remedy
+
+    def because(self, why: str, remedy: str = "") -> Abstention:
+        """This value is withheld, and why."""
+        return Abstention(what=self.what, why=why, remedy=remedy or self.remedy)
+
+
 class TraceWarning(WarningCode):
     """What an attribution may warn of."""
 
@@ -98,8 +110,8 @@ class TraceWarning(WarningCode):
     )
 
 
-class Abstained(Enum):
-    """Every value that may be withheld: its name and the remedy."""
+class Abstained(AbstentionCode):
+    """What an attribution may withhold: its name and the remedy."""
 
     STEPS = ("steps", "annotate steps with NVTX ranges, or record a longer decode")
     BUCKETS = ("buckets", "record with --cuda-graph-trace=node")
@@ -111,14 +123,6 @@ class Abstained(Enum):
     MEMORY_OPS = ("memory_operations", "record with --trace=cuda")
     PERIOD = ("period", "record at least two steps in a row")
     GPU = ("gpu", "the export has no TARGET_INFO_GPU table; export with a current Nsight Systems")
-
-    def __init__(self, what: str, remedy: str) -> None:
-        self.what = what
-        self.remedy = remedy
-
-    def because(self, why: str, remedy: str = "") -> Abstention:
-        """This value is withheld, and why."""
-        return Abstention(what=self.what, why=why, remedy=remedy or self.remedy)
 
 
 class LaneWarning(WarningCode):
@@ -176,3 +180,41 @@ class LaneWarning(WarningCode):
         "rate-rules-differ",
         "the same probe and the same fields for both lanes; else the rates are not one quantity",
     )
+
+
+class ReplayWarning(WarningCode):
+    """What a cache replay may warn of."""
+
+    REPEATED_EXPERTS = (
+        "repeated-experts",
+        "a router picks different experts; look for padding rows or a wrong column order",
+    )
+    UNUSED_EXPERTS = (
+        "unused-experts",
+        "the number of experts may be wrong (--experts), or the trace is short",
+    )
+    UNEVEN_STEPS = (
+        "uneven-steps",
+        "right for several streams or a varying draft length; else look at the step column",
+    )
+    OUTSIDE_MEASURED = (
+        "outside-measured-range",
+        "measure a lane at such a miss count before relying on the line there",
+    )
+    PLAN_OF_NOISE = (
+        "plan-not-held-out",
+        "the layers hardly differ, or the trace is short; the uniform map is as good",
+    )
+    SLOPE_ONLY = (
+        "interval-of-the-slope-alone",
+        "refit the model with an interval for base_ms to see the whole uncertainty",
+    )
+
+
+class ReplayAbstained(AbstentionCode):
+    """What a cache replay may withhold."""
+
+    RATE = ("tokens_per_s", "--accepted N gives the accepted tokens per step")
+    MISSES = ("coverage and subsamples", "--slots gives a number or a slot map")
+    COVERAGE = ("coverage", "give every layer as many slots as a step asks for")
+    CONTEXT = ("context row", "a smaller reserve, a smaller context, or --min below")

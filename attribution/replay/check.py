@@ -11,24 +11,7 @@ from lanescope.attribution.replay.files import raw_columns, read_trace
 from lanescope.attribution.replay.trace import RoutingTrace
 from lanescope.schemas.documents.replay import TraceCheck
 from lanescope.schemas.errors import UnusableInput
-from lanescope.schemas.findings import Finding, WarningCode
-
-
-class TraceWarning(WarningCode):
-    """A trace that can be replayed, and may not be what it seems."""
-
-    REPEATS = (
-        "replay_repeated_experts",
-        "a router picks different experts; look for padding rows or a wrong column order",
-    )
-    UNUSED = (
-        "replay_unused_experts",
-        "the number of experts may be wrong (--experts), or the trace is short",
-    )
-    UNEVEN = (
-        "replay_uneven_steps",
-        "right for several streams or rejected drafts; else look at the step column",
-    )
+from lanescope.schemas.findings import Finding, ReplayWarning
 
 
 def check(
@@ -80,18 +63,18 @@ def _counts(trace: RoutingTrace) -> tuple[dict[str, int], tuple[Finding, ...]]:
     warnings = []
     if repeats:
         warnings.append(
-            TraceWarning.REPEATS.finding(f"{repeats:,} token-layers name an expert twice")
+            ReplayWarning.REPEATED_EXPERTS.finding(f"{repeats:,} token-layers name an expert twice")
         )
     if min(used) < trace.n_experts:
         short = sum(n < trace.n_experts for n in used)
         warnings.append(
-            TraceWarning.UNUSED.finding(
+            ReplayWarning.UNUSED_EXPERTS.finding(
                 f"{short} of {len(used)} layers never ask for some of the {trace.n_experts} experts"
             )
         )
     if len(verify) and (verify[:-1] != verify[0]).any():
         warnings.append(
-            TraceWarning.UNEVEN.finding(
+            ReplayWarning.UNEVEN_STEPS.finding(
                 f"verification steps have {verify.min()} to {verify.max()} tokens"
             )
         )

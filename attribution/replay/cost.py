@@ -9,7 +9,7 @@ from typing import Any
 
 from lanescope.schemas.documents.replay import Interval
 from lanescope.schemas.errors import UnusableInput
-from lanescope.schemas.findings import Abstention, Finding, WarningCode
+from lanescope.schemas.findings import Abstention, Finding, ReplayAbstained, ReplayWarning
 
 
 @dataclass(frozen=True)
@@ -51,32 +51,19 @@ def tokens_per_s(ms: Interval, accepted: float | None) -> Interval | None:
     )
 
 
-class CostWarning(WarningCode):
-    """What to know before believing a predicted step time."""
-
-    OUTSIDE = (
-        "replay_outside_measured_range",
-        "measure a lane at such a miss count before relying on the line there",
-    )
-    SLOPE_ONLY = (
-        "replay_interval_of_the_slope_alone",
-        "refit the model with an interval for base_ms to see the whole uncertainty",
-    )
-
-
 def reservations(model: CostModel, misses: list[float]) -> tuple[Finding, ...]:
     """Where predictions leave the measured range, or say less than they seem to."""
     found = []
     if model.base_ms.low == model.base_ms.high and model.ms_per_miss.low < model.ms_per_miss.high:
         text = "the model gives base_ms without an interval: the intervals are the slope's alone"
-        found.append(CostWarning.SLOPE_ONLY.finding(text))
+        found.append(ReplayWarning.SLOPE_ONLY.finding(text))
     outside = [m for m in misses if model.outside(m)]
     if not outside or model.measured is None:
         return tuple(found)
     low, high = model.measured
     return (
         *found,
-        CostWarning.OUTSIDE.finding(
+        ReplayWarning.OUTSIDE_MEASURED.finding(
             f"{len(outside)} of {len(misses)} predictions are at {min(outside):.2f} to "
             f"{max(outside):.2f} misses per layer-step; "
             f"the model was fitted on {low:.2f} to {high:.2f}"
@@ -86,10 +73,8 @@ def reservations(model: CostModel, misses: list[float]) -> tuple[Finding, ...]:
 
 def acceptance_unknown() -> Abstention:
     """Why there is no rate."""
-    return Abstention(
-        what="tokens per second",
-        why="a step of more than one token yields as many as are accepted",
-        remedy="--accepted N gives the accepted tokens per step",
+    return ReplayAbstained.RATE.because(
+        "a step of more than one token yields as many as are accepted"
     )
 
 

@@ -21,7 +21,7 @@ from lanescope.attribution.replay.plan import (
 )
 from lanescope.schemas.documents.replay import ContextRow, Division, Interval, Plan
 from lanescope.schemas.errors import UsageError
-from lanescope.schemas.findings import Abstention
+from lanescope.schemas.findings import Abstention, Finding, ReplayAbstained, ReplayWarning
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,26 @@ def plan(
         budget=budget,
         divisions=tuple(divisions),
         contexts=tuple(rows),
-        warnings=reservations(price.model, predicted) if price.model else (),
+        warnings=(
+            *_held_out_warning(divisions),
+            *(reservations(price.model, predicted) if price.model else ()),
+        ),
         abstained=tuple(abstained),
+    )
+
+
+def _held_out_warning(divisions: Sequence[Division]) -> tuple[Finding, ...]:
+    """A plan that wins only on the traffic it was made from has learned noise."""
+    if len(divisions) < 2:
+        return ()
+    planned, equal = divisions[:2]
+    if planned.held_out is None or equal.held_out is None or planned.held_out < equal.held_out:
+        return ()
+    return (
+        ReplayWarning.PLAN_OF_NOISE.finding(
+            f"on traffic it has not seen the plan misses {planned.held_out:.3f} per layer-step, "
+            f"the uniform map {equal.held_out:.3f}"
+        ),
     )
 
 
@@ -140,10 +158,9 @@ def _context_row(
     slots = slots_in(memory.hbm, memory.reserve, memory.kv_per_token, context, memory.row_bytes)
     least = len(curves.layers) * limits.low
     if slots < least:
-        return Abstention(
-            what=f"slots at a context of {context} tokens",
-            why=f"{max(0, slots)} slots fit; {len(curves.layers)} layers need {least}",
-            remedy="a smaller reserve, a smaller context, or --min below",
+        return ReplayAbstained.CONTEXT.because(
+            f"{context} tokens leave room for {max(0, slots)} slots; "
+            f"{len(curves.layers)} layers need {least}"
         )
     division = divide(curves.whole, slots, limits)
     misses = misses_at(curves.whole, division)

@@ -33,7 +33,7 @@ from lanescope.schemas.documents.replay import (
     Subsample,
 )
 from lanescope.schemas.errors import UsageError
-from lanescope.schemas.findings import Abstention
+from lanescope.schemas.findings import Abstention, ReplayAbstained
 
 Floats = NDArray[np.float64]
 
@@ -66,25 +66,15 @@ def structure(
     samples: tuple[Subsample, ...] = ()
     abstained: tuple[Abstention, ...] = ()
     if slots is None:
-        abstained = (
-            Abstention(
-                what="coverage of misses, subsamples",
-                why="misses need to know the slots",
-                remedy="--slots gives a number or a slot map",
-            ),
-        )
+        abstained = (ReplayAbstained.MISSES.because("misses need to know the slots"),)
     else:
         check_slots(trace, slots)
         tight = [n for n, r in zip(trace.layers, requests, strict=True) if slots[n] < r.largest]
         given = Predictions.read(predictor, trace, scope.cached) if predictor else None
         if tight:
-            abstained = (
-                Abstention(
-                    what="coverage of misses",
-                    why=f"{len(tight)} layers have fewer slots than one step asks for",
-                    remedy=f"at least {max(r.largest for r in requests)} slots a layer",
-                ),
-            )
+            widest = max(r.largest for r in requests)
+            why = f"{len(tight)} layers have fewer slots than the {widest} of the widest step"
+            abstained = (ReplayAbstained.COVERAGE.because(why),)
         else:
             covered = coverage(trace, requests, slots, scope, given)
         samples = _subsamples(trace, slots, warmup)

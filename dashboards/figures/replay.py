@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from lanescope.dashboards.figures.attribution import PALETTE
 from lanescope.schemas.documents.replay import Curves, Plan, Replay, Structure
 
-_COLOURS = ["#2f6fb0", "#d1702b", "#3a8f5c", "#8a5ba8", "#b23b54", "#6b6b6b"]
+#: reads on light and on dark paper
+_INK, _GRID = "#7d8590", "rgba(128,128,128,0.25)"
 
 
-def _figure(title: str, x: str, y: str) -> go.Figure:
+def _figure(x: str, y: str) -> go.Figure:
+    axis = {"gridcolor": _GRID, "zerolinecolor": _GRID}
     return go.Figure(
-        layout=go.Layout(
-            title=title,
-            xaxis_title=x,
-            yaxis_title=y,
-            template="plotly_white",
-            colorway=_COLOURS,
-            margin={"l": 60, "r": 20, "t": 50, "b": 50},
-            height=420,
-        )
+        layout={
+            "xaxis": {"title": x, **axis},
+            "yaxis": {"title": y, **axis},
+            "colorway": PALETTE,
+            "font": {"color": _INK},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "legend": {"orientation": "h", "y": 1.12},
+            "margin": {"l": 55, "r": 10, "t": 20, "b": 45},
+            "height": 400,
+        }
     )
 
 
 def policies(result: Replay) -> go.Figure:
     """Misses per layer-step by policy."""
-    figure = _figure("Misses by policy", "misses per layer-step", "")
+    figure = _figure("misses per layer-step", "")
     names = [p.policy for p in result.policies][::-1]
     values = [p.misses_per_layer_step for p in result.policies][::-1]
     figure.add_bar(x=values, y=names, orientation="h", text=[f"{v:.3f}" for v in values])
@@ -34,7 +39,7 @@ def policies(result: Replay) -> go.Figure:
 
 def by_layer(result: Replay) -> go.Figure:
     """Misses per step of each layer, by policy."""
-    figure = _figure("Misses by layer", "layer", "misses per step")
+    figure = _figure("layer", "misses per step")
     for found in result.policies:
         shown = True if found.policy in ("lru", "static", "belady") else "legendonly"
         figure.add_scatter(
@@ -45,8 +50,7 @@ def by_layer(result: Replay) -> go.Figure:
 
 def heat(result: Replay) -> go.Figure:
     """Misses of the first policy by layer and time."""
-    title = f"Misses by layer and time: {result.policies[0].policy}"
-    figure = _figure(title, "window of time (equal numbers of steps)", "layer")
+    figure = _figure("window of time (equal numbers of steps)", "layer")
     figure.add_heatmap(
         z=[list(row) for row in result.heat],
         y=list(result.trace.layers),
@@ -58,7 +62,7 @@ def heat(result: Replay) -> go.Figure:
 
 def hit_curves(result: Curves) -> go.Figure:
     """Hit rate over all layers by slots per layer."""
-    figure = _figure("Hit rate by slots", "slots per layer", "hit rate")
+    figure = _figure("slots per layer", "hit rate")
     slots = list(result.slots)
     figure.add_scatter(x=slots, y=list(result.lru_hit_rate), name="lru")
     figure.add_scatter(x=slots, y=list(result.static_hit_rate), name="static")
@@ -69,7 +73,7 @@ def hit_curves(result: Curves) -> go.Figure:
 
 def layer_curves(result: Curves) -> go.Figure:
     """LRU misses of every layer by slots: a heat map, because 75 lines hide one another."""
-    figure = _figure("LRU misses by layer and slots", "slots", "layer")
+    figure = _figure("slots", "layer")
     figure.add_heatmap(
         z=[list(layer.lru) for layer in result.layers],
         x=list(result.slots),
@@ -82,7 +86,7 @@ def layer_curves(result: Curves) -> go.Figure:
 
 def divisions(result: Plan) -> go.Figure:
     """Slots of each layer, by division."""
-    figure = _figure("Slots by layer", "layer", "slots")
+    figure = _figure("layer", "slots")
     for division in result.divisions:
         figure.add_scatter(
             x=list(division.slots),
@@ -97,7 +101,7 @@ def contexts(result: Plan) -> go.Figure:
     """What a longer context costs: step time where a cost model was given, else misses."""
     rows = [row for row in result.contexts if row.ms_per_step is not None]
     if rows:
-        figure = _figure("Context against step time", "context (tokens)", "ms per step")
+        figure = _figure("context (tokens)", "ms per step")
         spans = [row.ms_per_step for row in rows if row.ms_per_step is not None]
         figure.add_scatter(
             x=[row.context for row in rows],
@@ -110,7 +114,7 @@ def contexts(result: Plan) -> go.Figure:
             mode="lines+markers",
         )
         return figure
-    figure = _figure("Context against misses", "context (tokens)", "misses per layer-step")
+    figure = _figure("context (tokens)", "misses per layer-step")
     figure.add_scatter(
         x=[row.context for row in result.contexts],
         y=[row.misses_per_layer_step for row in result.contexts],
@@ -122,7 +126,7 @@ def contexts(result: Plan) -> go.Figure:
 
 def overlaps(result: Structure) -> go.Figure:
     """Overlap by layer, step to step and layer to layer, beside the even chance."""
-    figure = _figure("Shared experts by layer", "layer", "share of a step's experts")
+    figure = _figure("layer", "share of a step's experts")
     layers = [layer.layer for layer in result.layers]
     figure.add_scatter(x=layers, y=[n.step_to_step for n in result.layers], name="step to step")
     figure.add_scatter(x=layers, y=[n.cross_layer for n in result.layers], name="layer to layer")
@@ -134,7 +138,7 @@ def overlaps(result: Structure) -> go.Figure:
 
 def working_sets(result: Structure) -> go.Figure:
     """Distinct experts in each window of time, by layer."""
-    figure = _figure("Working set by layer and time", "window of time", "layer")
+    figure = _figure("window of time", "layer")
     figure.add_heatmap(
         z=[list(layer.working_set_over_time) for layer in result.layers],
         y=[layer.layer for layer in result.layers],

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 import plotly.graph_objects as go
-from jinja2 import Environment
 
 from lanescope.dashboards.figures import replay as figures
+from lanescope.dashboards.pages.rendering import figure_html, render
 from lanescope.schemas.documents.replay import Curves, Interval, Plan, Replay, Structure
 from lanescope.schemas.findings import Abstention, Finding
 
@@ -41,7 +40,11 @@ def run_page(result: Replay) -> str:
         "Cache replay",
         _about(result.trace.source, result.trace.scored_steps, sum(result.slots.values())),
         [TableView("Policies", columns, rows)],
-        [figures.policies(result), figures.by_layer(result), figures.heat(result)],
+        [
+            ("Misses by policy", figures.policies(result)),
+            ("Misses by layer", figures.by_layer(result)),
+            (f"Misses by layer and time: {result.policies[0].policy}", figures.heat(result)),
+        ],
         result.warnings,
         result.abstained,
     )
@@ -53,14 +56,17 @@ def curve_page(result: Curves) -> str:
         "Miss curves",
         _about(result.trace.source, result.trace.scored_steps, None),
         [],
-        [figures.hit_curves(result), figures.layer_curves(result)],
+        [
+            ("Hit rate by slots, over all layers", figures.hit_curves(result)),
+            ("LRU misses by layer and slots", figures.layer_curves(result)),
+        ],
     )
 
 
 def plan_page(result: Plan) -> str:
     """Divisions of the budget, and the context-slot curve."""
-    tables = []
-    shown = []
+    tables: list[TableView] = []
+    shown: list[tuple[str, go.Figure]] = []
     if result.divisions:
         columns = [
             "division",
@@ -84,7 +90,7 @@ def plan_page(result: Plan) -> str:
             for d in result.divisions
         ]
         tables.append(TableView("Divisions", columns, rows))
-        shown.append(figures.divisions(result))
+        shown.append(("Slots by layer", figures.divisions(result)))
     if result.contexts:
         columns = ["context", "slots", "hit rate", "misses/layer-step", "ms/step", "tok/s"]
         rows = [
@@ -99,14 +105,21 @@ def plan_page(result: Plan) -> str:
             for c in result.contexts
         ]
         tables.append(TableView("Context against slots", columns, rows))
-        shown.append(figures.contexts(result))
+        shown.append(("What a longer context costs", figures.contexts(result)))
     about = f"{result.source}: LRU, expected misses"
     return _page("Slot plan", about, tables, shown, result.warnings, result.abstained)
 
 
 def structure_page(result: Structure) -> str:
     """Overlaps, working sets, predictors, subsamples."""
-    tables = []
+    overlaps = {"step to step": result.step_to_step, "layer to layer": result.cross_layer}
+    rows = [
+        [name, f"{o.overlap:.4f}", f"{o.chance_even:.4f}", f"{o.chance_popularity:.4f}"]
+        for name, o in overlaps.items()
+        if o is not None
+    ]
+    columns = ["between", "overlap", "chance, even", "chance, popularity"]
+    tables = [TableView("Shared experts", columns, rows)]
     if result.coverage:
         rows = [
             [c.predictor, f"{c.covered:.4f}", f"{c.fetched_for_nothing:.3f}"]
@@ -125,7 +138,10 @@ def structure_page(result: Structure) -> str:
         "Routing structure",
         _about(result.trace.source, result.trace.scored_steps, None),
         tables,
-        [figures.overlaps(result), figures.working_sets(result)],
+        [
+            ("Shared experts by layer", figures.overlaps(result)),
+            ("Distinct experts by layer and time", figures.working_sets(result)),
+        ],
         (),
         result.abstained,
     )
@@ -148,27 +164,18 @@ def _page(
     title: str,
     about: str,
     tables: Sequence[TableView],
-    shown: Sequence[go.Figure],
+    shown: Sequence[tuple[str, go.Figure]],
     warnings: Sequence[Finding] = (),
     abstained: Sequence[Abstention] = (),
 ) -> str:
     """The page. Plotly's script is inside, once; ids are fixed."""
-    source = files("lanescope.dashboards.templates").joinpath("replay.html").read_text()
-    plots = [
-        figure.to_html(
-            full_html=False,
-            include_plotlyjs=i == 0,
-            div_id=f"figure-{i}",
-            config={"responsive": True, "displaylogo": False},
-        )
-        for i, figure in enumerate(shown)
-    ]
-    template = Environment(autoescape=True).from_string(source)
-    return template.render(
+    return render(
+        "replay.html",
+        with_plots=bool(shown),
         title=title,
         about=about,
         tables=tables,
-        plots=plots,
+        plots=[(name, figure_html(plot, f"figure-{i}")) for i, (name, plot) in enumerate(shown)],
         warnings=warnings,
         abstained=abstained,
     )

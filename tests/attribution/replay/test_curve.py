@@ -20,6 +20,7 @@ from lanescope.attribution.replay.plan import (
     slots_in,
     uniform,
 )
+from lanescope.attribution.replay.planning import plan
 from lanescope.attribution.replay.policies import replay
 from lanescope.schemas.errors import UsageError
 
@@ -168,3 +169,16 @@ def test_a_planned_map_replays_to_the_misses_it_promised(seed: int, per_step: in
     planned = divide(found.whole, 30, Limits(found.largest, 16))
     run, _ = replay(trace, dict(zip(trace.layers, planned, strict=True)), ["lru"])
     assert run.policies[0].misses_per_layer_step == pytest.approx(misses_at(found.whole, planned))
+
+
+def test_a_plan_made_of_noise_is_called_one() -> None:
+    """Layers that are all alike: what the plan gains on the trace, it does not keep."""
+    trace = generate(Recipe(tokens=300, layers=6, experts=32, top_k=2))
+    found = miss_curves(trace, warmup=50)
+    made = plan(found, "alike", Limits(2, 32), budget=96)
+    planned, equal = made.divisions
+    assert planned.misses_per_layer_step < equal.misses_per_layer_step
+    assert planned.held_out is not None
+    assert equal.held_out is not None
+    assert planned.held_out >= equal.held_out
+    assert [w.code for w in made.warnings] == ["plan-not-held-out"]

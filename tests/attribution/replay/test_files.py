@@ -213,7 +213,7 @@ def test_counts_and_warnings_of_a_whole_trace(tmp_path: Path) -> None:
     assert found.usable
     assert found.counts["token_layers_with_a_repeated_expert"] == 2
     assert found.counts["verification_steps"] == 20
-    assert {w.code for w in found.warnings} == {"replay_repeated_experts", "replay_unused_experts"}
+    assert {w.code for w in found.warnings} == {"repeated-experts", "unused-experts"}
 
 
 def test_an_engine_that_agrees_and_one_that_does_not(tmp_path: Path) -> None:
