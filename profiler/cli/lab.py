@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
 from lanescope.captures.lab.config import PRESETS, LabConfig, configure, read_slot_map
-from lanescope.schemas.errors import UsageError
+from lanescope.dashboards.terminal import Column, console, table
+from lanescope.schemas.errors import UnusableInput, UsageError
+from lanescope.schemas.units import significant
 
 _HELP = {
     "model": "Served model id.",
@@ -158,3 +161,115 @@ def _log_to_stderr() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+@command.command()
+@click.argument("record", type=click.Path(path_type=Path))
+@click.argument("attribution", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write the truth here, as JSON.")
+@click.option("--force", is_flag=True, help="Replace --out.")
+@click.option("--json", "as_json", is_flag=True, help="Print the truth as JSON instead.")
+def truth(record: Path, attribution: Path, out: Path | None, force: bool, as_json: bool) -> None:
+    """What really happened in the steps that ATTRIBUTION found, from the engine's RECORD.
+
+    RECORD is the folder of `lab serve --truth`, ATTRIBUTION one that `lanescope attribute` wrote.
+    The steps are matched by time.
+
+    \b
+    lanescope lab truth truth/ k1.lanescope/ --out k1.truth.json
+    lanescope attribute k1.sqlite --truth k1.truth.json
+    """
+    from lanescope.captures.lab.scored import read_record, read_steps, truth_of
+
+    if out and out.exists() and not force:
+        raise UsageError(f"{out} exists", "--force replaces it")
+    found = truth_of(read_record(record), read_steps(attribution))
+    text = json.dumps(found)
+    if out:
+        _write(out, text)
+    if as_json:
+        print(text)
+        return
+    rows = [
+        ("steps matched", str(found["steps"])),
+        ("misses per layer-step", significant(found["misses_per_layer_step"])),
+        ("routed rows per layer-step", str(found["routed_per_layer_step"])),
+        ("hit rate", significant(found["hit_rate"])),
+        ("accepted drafts per step", significant(found["accepted_per_step"])),
+    ]
+    table("The engine's own record", [Column("", numeric=False), Column("")], rows, console())
+
+
+def _write(path: Path, text: str) -> None:
+    made = path.with_name(f".{path.name}.new")
+    try:
+        made.write_text(text, encoding="utf-8")
+        made.rename(path)
+    except OSError as exc:
+        raise UnusableInput(f"{path}: {exc.strerror}", "--out names a place to write to") from exc
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
+    try:
+        return [int(part) for part in value.split(",")] if value else None
+    except ValueError as exc:
+        raise click.BadParameter("whole numbers with commas, such as 8,12,16") from exc
+
+
+@command.command()
+@_sized
+@click.option("--ks", callback=_numbers, help="Values of K to run, such as 0,1,2. [default: --k]")
+@click.option(
+    "--budgets", callback=_numbers, help="Slot budgets to run, such as 8,12,16. [default: --slots]"
+)
+@click.option("--prompts", default=3, show_default=True, help="Prompts of a run.")
+@click.option("--tokens", default=64, show_default=True, help="Tokens of a completion.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON.")
+def bench(
+    preset: str,
+    device: str,
+    slot_map: Path | None,
+    ks: list[int] | None,
+    budgets: list[int] | None,
+    prompts: int,
+    tokens: int,
+    as_json: bool,
+    **sizes: Any,
+) -> None:
+    """Run the engine without a server, for every K and slot budget, and compare.
+
+    \b
+    lanescope lab bench --ks 0,1,2 --budgets 4,8,16
+    """
+    from lanescope.captures.lab.bench import bench as run
+    from lanescope.captures.lab.tokens import Tokenizer
+
+    if slot_map and budgets:
+        raise UsageError("--slot-map and --budgets both say how many slots", "give one of them")
+    config = _config(preset, slot_map, sizes)
+    encode = Tokenizer(config.vocab).encode
+    asked = [encode(f"Prompt {n} of this bench, somewhat long") for n in range(max(1, prompts))]
+    variants = [(k, s) for k in ks or [config.k] for s in budgets or [config.slots]]
+    rows = run(config, device, variants, asked, tokens)
+    if as_json:
+        print(json.dumps([asdict(row) for row in rows]))
+        return
+    columns = ["K", "slots", "tok/s", "ms/step", "tokens/step", "misses", "hit rate", "TTFT ms"]
+    cells = [
+        [
+            str(r.k),
+            str(r.slots),
+            significant(r.tokens_per_s),
+            significant(r.ms_per_step),
+            significant(r.tokens_per_step, 3),
+            significant(r.misses_per_layer_step, 3),
+            significant(r.hit_rate, 3),
+            significant(r.ttft_ms, 3),
+        ]
+        for r in rows
+    ]
+    table(
+        f"{config.model}: misses are per layer-step", [Column(c) for c in columns], cells, console()
+    )
+    same = len({r.text for r in rows}) == 1
+    print(f"text: {'the same in every row' if same else 'NOT the same in every row'}")
