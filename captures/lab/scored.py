@@ -1,4 +1,4 @@
-"""What really happened in the steps that an attribution found: `truth.json` from an engine's record.
+"""What really happened in an attribution's steps: `truth.json` from an engine's record.
 
 Engine and capture have clocks of their own. The offset between them is the one under which the
 steps' beginnings coincide; verification steps are irregular enough for it to be unique, and where
@@ -41,7 +41,7 @@ class EngineRecord:
 
 
 def read_record(folder: Path) -> EngineRecord:
-    """The record in a `--truth` folder. A torn last line, as a killed engine leaves it, is left out.
+    """The record in a `--truth` folder, without a torn last line, as a killed engine leaves it.
 
     Raises UnusableInput naming the file.
     """
@@ -50,18 +50,18 @@ def read_record(folder: Path) -> EngineRecord:
         lines = (folder / "steps.jsonl").read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as exc:
         raise UnusableInput(
-            f"{folder} is no record of a lab engine: {exc}", "the folder given to lab serve --truth"
+            f"{folder} is no record of a lab engine: {exc}", "the folder of lab serve --truth"
         ) from exc
-    if facts.get("schema") != SCHEMA:
-        raise UnusableInput(f"{folder}/engine.json has schema {facts.get('schema')!r}", SCHEMA)
+    found = facts.get("schema") if isinstance(facts, Mapping) else None
+    if found != SCHEMA:
+        raise UnusableInput(f"{folder}/engine.json has schema {found!r}", SCHEMA)
     rows = []
     for number, line in enumerate(lines[:-1], 1):  # what follows the last newline is torn or empty
         try:
             rows.append(json.loads(line))
         except ValueError as exc:
-            raise UnusableInput(
-                f"{folder}/steps.jsonl line {number}: {exc}", "a whole file"
-            ) from exc
+            where = f"{folder}/steps.jsonl line {number}"
+            raise UnusableInput(f"{where}: {exc}", "a whole file") from exc
     return EngineRecord(facts, [r for r in rows if "kind" in r], [r for r in rows if "mark" in r])
 
 
@@ -99,7 +99,7 @@ def align(found: Times, engine: Times) -> NDArray[np.int64]:
             f"{len(found)} steps in the trace do not fit the engine's {len(engine)}",
             "the record of the engine that was captured",
         )
-    if len(best) > 1 and best[1][0] < DISTINCT * best[0][0]:
+    if len(best) > 1 and best[1][0] <= DISTINCT * best[0][0]:
         raise UnusableInput(
             "the trace's steps fit the engine's record at more than one place",
             "a window with more steps, or range names that carry the step: --nvtx fields",
@@ -123,7 +123,7 @@ def _nearest(times: Times, engine: Times) -> tuple[NDArray[np.int64], Times]:
 
 
 def truth_of(record: EngineRecord, steps: pd.DataFrame) -> dict[str, Any]:
-    """The truth of those steps: `misses[step][layer]`, and what an estimate may be told of the lane.
+    """The truth of those steps: `misses[step][layer]`, and what is known of the lane.
 
     One row of `steps` is a step of the attribution; the document has one entry each, in its order.
     """

@@ -16,7 +16,8 @@ import rich_click as click
 
 from lanescope.captures.lab.config import PRESETS, LabConfig, configure, read_slot_map
 from lanescope.dashboards.terminal import Column, console, table
-from lanescope.schemas.errors import UnusableInput, UsageError
+from lanescope.profiler.cli.writing import write_text
+from lanescope.schemas.errors import UsageError
 from lanescope.schemas.units import significant
 
 _HELP = {
@@ -181,12 +182,10 @@ def truth(record: Path, attribution: Path, out: Path | None, force: bool, as_jso
     """
     from lanescope.captures.lab.scored import read_record, read_steps, truth_of
 
-    if out and out.exists() and not force:
-        raise UsageError(f"{out} exists", "--force replaces it")
     found = truth_of(read_record(record), read_steps(attribution))
     text = json.dumps(found)
     if out:
-        _write(out, text)
+        write_text(out, text, force)
     if as_json:
         print(text)
         return
@@ -198,15 +197,6 @@ def truth(record: Path, attribution: Path, out: Path | None, force: bool, as_jso
         ("accepted drafts per step", significant(found["accepted_per_step"])),
     ]
     table("The engine's own record", [Column("", numeric=False), Column("")], rows, console())
-
-
-def _write(path: Path, text: str) -> None:
-    made = path.with_name(f".{path.name}.new")
-    try:
-        made.write_text(text, encoding="utf-8")
-        made.rename(path)
-    except OSError as exc:
-        raise UnusableInput(f"{path}: {exc.strerror}", "--out names a place to write to") from exc
 
 
 def _numbers(ctx: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:

@@ -1,6 +1,6 @@
 """The slot cache against a second, slower writing of docs/replay-semantics.md."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanescope.captures.lab.slots import HOST, SlotCache
@@ -28,6 +28,7 @@ class Plain:
         return len(missing)
 
 
+@settings(deadline=None)
 @given(PASSES, st.integers(1, 12))
 def test_same_misses_and_residents_as_the_rules(passes: list[set[int]], slots: int) -> None:
     cache, plain = SlotCache(slots), Plain(slots)
@@ -36,6 +37,7 @@ def test_same_misses_and_residents_as_the_rules(passes: list[set[int]], slots: i
         assert cache.resident.keys() == plain.last.keys()
 
 
+@settings(deadline=None)
 @given(PASSES, st.integers(1, 12))
 def test_every_slot_holds_what_was_copied_into_it(passes: list[set[int]], slots: int) -> None:
     cache, held = SlotCache(slots), {}

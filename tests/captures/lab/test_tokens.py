@@ -1,6 +1,6 @@
 """Reading and writing text."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanescope.captures.lab.tokens import BYTES, Tokenizer
@@ -8,12 +8,14 @@ from lanescope.captures.lab.tokens import BYTES, Tokenizer
 TOKENIZER = Tokenizer(2048)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_comes_back(text: str) -> None:
     written = TOKENIZER.decode(TOKENIZER.encode(text))
     assert written == text.encode("utf-8", "replace").decode()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(BYTES, 2047)))
 def test_a_completion_reads_back_as_the_same_tokens(ids: list[int]) -> None:
     assert TOKENIZER.encode(TOKENIZER.decode(ids)) == ids
