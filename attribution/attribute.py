@@ -105,7 +105,7 @@ def analyse(
         tables.attach(con, staged.folder)
         host = tables.host_side(staged.folder, staged.info)
         names = con.execute("SELECT name, short, demangled, mangled FROM names").fetchall()
-        functions = {n: function_name(s, d, m) for n, s, d, m in names}
+        functions = {n: function_name(s, d, m) or f"#{n}" for n, s, d, m in names}
         chosen = profiles.load(profile) if profile else profiles.detect(set(functions.values()))
         say("finding phases and steps")
         phased = phase(staged, host, chosen)

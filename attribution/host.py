@@ -156,3 +156,47 @@ def verdict(
     if wait_share < _HARDLY_WAITS:
         return ("launch-bound" if launch_share >= _MUCH_LAUNCHING else "host-bound"), words
     return "idle", words
+
+
+#: This many launches without one device row in a whole second mean that records were lost.
+_LOST_LAUNCHES = 20
+
+
+def seconds_without_kernels(host: HostSide, rebuilt: bool) -> list[tuple[int, int]]:
+    """(second, launches) of whole seconds whose launches left no device row at all.
+
+    Launches while a graph is captured never have one and do not count.
+    """
+    if rebuilt:
+        return []
+    launching = np.flatnonzero(host.api.of_kind(*LAUNCH_KINDS) & ~_while_capturing(host))
+    if len(launching) == 0:
+        return []
+    has_work = np.isin(launching, host.launches.api)
+    second = (host.api.start_ns[launching] - host.api.start_ns[launching[0]]) // 1_000_000_000
+    launches = np.bincount(second)
+    seen = np.bincount(second, weights=has_work)
+    lost = np.flatnonzero((launches >= _LOST_LAUNCHES) & (seen == 0))
+    return [(int(s), int(launches[s])) for s in lost]
+
+
+def _while_capturing(host: HostSide) -> np.ndarray:
+    """Mask of API calls made while a stream of their process was being captured."""
+    begins = np.array([n.find("StreamBeginCapture") >= 0 for n in host.api.names], dtype=bool)
+    finishes = np.array([n.find("StreamEndCapture") >= 0 for n in host.api.names], dtype=bool)
+    out = np.zeros(len(host.api.start_ns), dtype=bool)
+    if not begins.any():
+        return out
+    change = begins[host.api.name].astype(np.int64) - finishes[host.api.name].astype(np.int64)
+    for p in np.unique(host.api.process):
+        rows = np.flatnonzero(host.api.process == p)
+        out[rows] = np.cumsum(change[rows]) > 0
+    return out
+
+
+def workers_without_kernels(host: HostSide, processes: int) -> list[int]:
+    """Processes (by index) that made launch calls outside captures and ran nothing."""
+    launching = host.api.of_kind(*LAUNCH_KINDS) & ~_while_capturing(host)
+    called = set(np.unique(host.api.process[launching]).tolist())
+    ran = set(np.unique(host.launches.process).tolist())
+    return sorted(p for p in called - ran if 0 <= p < processes)

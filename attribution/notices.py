@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from lanescope.attribution.attribute import GRAPH_BLOCKS, Analysis
+from lanescope.attribution.abstentions import abstentions
+from lanescope.attribution.attribute import Analysis
+from lanescope.attribution.host import seconds_without_kernels, workers_without_kernels
 from lanescope.attribution.phases.by_nvtx import EVIDENCE
 from lanescope.attribution.rules.profile import UNMATCHED
 from lanescope.schemas.documents.attribution import AttributionDocument
-from lanescope.schemas.findings import Abstained, Abstention, Finding, TraceWarning
-from lanescope.schemas.nsight import known_schema, table_specs
+from lanescope.schemas.findings import Abstention, Finding, TraceWarning
+from lanescope.schemas.nsight import known_schema
 
 #: Unmatched time above this share of the decode GPU sum is worth a warning.
 _UNMATCHED_SHARE = 0.05
@@ -16,7 +18,7 @@ _FEW_STEPS = 20
 
 def notices(analysis: Analysis, doc: AttributionDocument) -> tuple[list[Finding], list[Abstention]]:
     """Warnings and abstentions of a finished document."""
-    return _warnings(analysis, doc), _abstentions(analysis, doc)
+    return _warnings(analysis, doc), abstentions(analysis, doc)
 
 
 def _warnings(analysis: Analysis, doc: AttributionDocument) -> list[Finding]:
@@ -54,6 +56,7 @@ _REASON = {
     "no_time": "without times",
     "end_before_start": "that end before they start",
     "before_launch": "that start before their own launch",
+    "impossible_duration": "that last longer than a day",
 }
 
 
@@ -83,6 +86,7 @@ def _structure_warnings(analysis: Analysis, doc: AttributionDocument) -> list[Fi
                 f"{len(info.processes)} processes and no TARGET_INFO_CUDA_DEVICE table"
             )
         )
+    out += _record_warnings(analysis, doc)
     host = analysis.host
     if host.open_ranges:
         out.append(TraceWarning.RANGES_OPEN.finding(f"{host.open_ranges:,} ranges never closed"))
@@ -92,6 +96,35 @@ def _structure_warnings(analysis: Analysis, doc: AttributionDocument) -> list[Fi
                 f"{host.crossing_ranges:,} start/end ranges cross threads"
             )
         )
+    return out
+
+
+def _record_warnings(analysis: Analysis, doc: AttributionDocument) -> list[Finding]:
+    """Records that should be there and are not: names, device rows, workers."""
+    out: list[Finding] = []
+    unnamed = analysis.rows(
+        "SELECT coalesce(sum(kernels), 0)::BIGINT AS n, coalesce(sum(sum_ns), 0)::BIGINT AS ns"
+        " FROM facts JOIN buckets_of_names AS b USING (name) WHERE starts_with(b.function, '#')"
+    )[0]
+    if unnamed["n"]:
+        out.append(
+            TraceWarning.NAMES_MISSING.finding(
+                f"{unnamed['n']:,} kernels ({_share(unnamed['ns'], doc.coverage.kernel_sum_ns)} of "
+                "the time) have no name in the trace"
+            )
+        )
+    lost = seconds_without_kernels(analysis.host, analysis.staged.info.launches_rebuilt)
+    if lost:
+        launches = sum(n for _, n in lost)
+        out.append(
+            TraceWarning.DROPPED_RECORDS.finding(
+                f"{launches:,} launches in {len(lost)} whole seconds have no device rows"
+            )
+        )
+    idle = workers_without_kernels(analysis.host, len(analysis.staged.info.processes))
+    if idle:
+        pids = ", ".join(str(analysis.staged.info.processes[p]["pid"]) for p in idle)
+        out.append(TraceWarning.WORKERS_IDLE.finding(f"processes {pids} launched, yet ran nothing"))
     return out
 
 
@@ -121,53 +154,3 @@ def _step_warnings(doc: AttributionDocument) -> list[Finding]:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "0 %"
-
-
-def _abstentions(analysis: Analysis, doc: AttributionDocument) -> list[Abstention]:
-    out: list[Abstention] = []
-    absent = set(analysis.staged.info.absent)
-    rows = analysis.staged.info.rows
-
-    def missing(table: str) -> bool:
-        return table in absent or rows.get(table, 0) == 0
-
-    if missing("api"):
-        why = _missing("api", absent)
-        out.append(Abstained.LAUNCHES.because(why))
-        out.append(Abstained.HOST_WAIT.because(why))
-    if missing("ranges"):
-        out.append(Abstained.RANGES.because(_missing("ranges", absent)))
-    if missing("memcpy") and missing("memset"):
-        out.append(Abstained.MEMORY_OPS.because(_missing("memcpy", absent)))
-    if "gpus" in absent:
-        out.append(Abstained.GPU.because("table TARGET_INFO_GPU is missing"))
-    if doc.steps is None:
-        reasons = "; ".join(dict.fromkeys(analysis.phased.reasons))
-        why = reasons or "no range or recurring work looks like a verification step"
-        if missing("api"):
-            why = f"{why} ({_missing('api', absent)})"
-        out.append(Abstained.STEPS.because(why))
-        out.append(Abstained.BUCKETS.because("no verification steps", Abstained.STEPS.remedy))
-    elif any(b.bucket == GRAPH_BLOCKS for b in doc.buckets):
-        block = next(b for b in doc.buckets if b.bucket == GRAPH_BLOCKS)
-        out.append(
-            Abstained.BUCKETS.because(
-                f"{block.share_of_sum:.1%} of the decode GPU time lies in graphs traced as blocks"
-            )
-        )
-    if doc.steps is not None and doc.steps.period_ms is None:
-        out.append(Abstained.PERIOD.because("no two steps run straight into one another"))
-    if doc.prefill is None:
-        out.append(Abstained.PREFILL.because("no prefill was found"))
-    if (
-        doc.steps is not None
-        and not analysis.phased.node_layers.num_rows
-        and not (analysis.phased.assignment.layer >= 0).any()
-    ):
-        out.append(Abstained.LAYERS.because("no layer ranges reach the kernels of the steps"))
-    return out
-
-
-def _missing(table: str, absent: set[str]) -> str:
-    source = table_specs()[table].sources[0]
-    return f"table {source} is {'missing' if table in absent else 'empty'}"

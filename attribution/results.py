@@ -126,16 +126,13 @@ def _coverage(analysis: Analysis) -> Coverage:
         unattributed_ns=lost[0]["ns"],
         excluded=info.excluded,
         api_calls=info.rows.get("api", 0),
-        memcpy=info.rows.get("memcpy", 0),
-        memset=info.rows.get("memset", 0),
+        memcpy=None if "memcpy" in info.absent else info.rows.get("memcpy", 0),
+        memset=None if "memset" in info.absent else info.rows.get("memset", 0),
     )
 
 
 def _phases(analysis: Analysis) -> list[PhaseRow]:
     pids = {p["process"]: p["pid"] for p in analysis.staged.info.processes}
-    evidence: dict[tuple[int, str, str], str] = {}
-    for s in analysis.phased.assignment.segments:
-        evidence.setdefault((s.process, s.phase, s.part), s.evidence)
     return [
         PhaseRow(
             process=pids.get(r["process"], -1),
@@ -143,7 +140,7 @@ def _phases(analysis: Analysis) -> list[PhaseRow]:
             phase=r["phase"],
             part=r["part"],
             range_name=r["range_name"],
-            evidence=evidence.get((r["process"], r["phase"], r["part"]), "none"),
+            evidence=r["evidence"],
             instances=r["instances"],
             kernels=r["kernels"],
             graph_blocks=r["graph_blocks"],

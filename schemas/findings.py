@@ -120,7 +120,9 @@ class Abstained(AbstentionCode):
     LAUNCHES = ("launches", "record with --trace=cuda")
     RANGES = ("ranges", "record with --trace=cuda,nvtx and annotate the engine")
     HOST_WAIT = ("host_wait", "record with --trace=cuda")
-    MEMORY_OPS = ("memory_operations", "record with --trace=cuda")
+    MEMCPY = ("memcpy", "if the program copies memory, record with --trace=cuda")
+    MEMSET = ("memset", "if the program sets memory, record with --trace=cuda")
+    NSYS_VERSION = ("nsys_version", "export the report with a current Nsight Systems")
     PERIOD = ("period", "record at least two steps in a row")
     GPU = ("gpu", "the export has no TARGET_INFO_GPU table; export with a current Nsight Systems")
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lanescope.attribution.ingest import cache, source
+from lanescope.attribution.ingest.reader import Reader
 from lanescope.attribution.ingest.readers import ParquetReader, SqliteReader
 from lanescope.attribution.ingest.source import Kind, Source
-from lanescope.attribution.ingest.stage import Reader, StageInfo, stage
+from lanescope.attribution.ingest.stage import StageInfo, stage
 from lanescope.schemas.errors import UnusableInput
 
 log = logging.getLogger("lanescope")

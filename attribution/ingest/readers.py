@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from lanescope.attribution.ingest.reader import Reader
 from lanescope.attribution.ingest.sqlite_export import Present, SqliteExport
-from lanescope.attribution.ingest.stage import Reader
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import TableSpec, table_specs
 

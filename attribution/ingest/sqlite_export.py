@@ -27,7 +27,8 @@ ROWS_A_READ = 262_144
 _READERS = 2
 _AHEAD = 4
 
-_DB_ERRORS = (adbc_driver_manager.Error, pa.ArrowInvalid)
+#: ADBC raises OSError for what SQLite reports while rows stream.
+_DB_ERRORS = (adbc_driver_manager.Error, pa.ArrowInvalid, OSError)
 
 
 @dataclass

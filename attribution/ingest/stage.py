@@ -18,7 +18,7 @@ work         one row a launch that caused device work (see sql/stage/work.sql)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ from lanescope.attribution.ingest import cache, ids
 from lanescope.attribution.ingest.devices import DeviceMap, device_map
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.launches import LaunchIndex
+from lanescope.attribution.ingest.reader import Reader
+from lanescope.attribution.ingest.rebuilding import rebuilt_launches
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import TableSpec, table_specs
 
@@ -57,7 +59,10 @@ _OPTIONS = {
     "TRACE_ALL_TASKS",
 }
 
-_REASONS = ("no_time", "end_before_start", "before_launch")
+#: A kernel that runs for a day is a broken record.
+LONGEST_KERNEL_NS = 86_400 * 10**9
+
+_REASONS = ("no_time", "end_before_start", "before_launch", "impossible_duration")
 
 
 @dataclass
@@ -80,7 +85,7 @@ class StageInfo:
     gpus: list[dict[str, Any]] = field(default_factory=list)
     devices_known: bool = False
     enums: dict[str, dict[str, str]] = field(default_factory=dict)
-    truncated: bool = False
+    launches_rebuilt: bool = False
 
     def dump(self) -> str:
         """As JSON, for the stamp."""
@@ -90,29 +95,6 @@ class StageInfo:
     def load(cls, folder: Path) -> StageInfo:
         """From a staged folder's stamp."""
         return cls(**json.loads((folder / cache.STAMP).read_text(encoding="utf-8")))
-
-
-class Reader:
-    """What an export must offer to be staged; one implementation a kind of input."""
-
-    shown: Path
-    bad_cells: dict[tuple[str, str], int]
-
-    def meta(self) -> dict[str, str]:
-        """Name and value of the export's metadata; empty when it has none."""
-        raise NotImplementedError
-
-    def missing_columns(self, spec: TableSpec) -> list[str] | None:
-        """Staged columns this export lacks for a table; None when it lacks the table."""
-        raise NotImplementedError
-
-    def table(self, spec: TableSpec) -> pa.Table | None:
-        """A whole staged table."""
-        raise NotImplementedError
-
-    def pieces(self, spec: TableSpec, by_start: bool) -> Iterator[pa.Table]:
-        """A staged table in pieces, in file order or sorted by start."""
-        raise NotImplementedError
 
 
 class _Unsorted(Exception):
@@ -159,7 +141,9 @@ def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], No
 
     say("reading API calls")
     processes = Processes()
-    strings = _Strings(reader.table(specs["strings"]))
+    string_table = reader.table(specs["strings"])
+    info.rows["strings"] = string_table.num_rows if string_table is not None else 0
+    strings = _Strings(string_table)
     launches = _stage_api(reader, specs["api"], folder, info, processes)
     devices = device_map(reader.table(specs["gpus"]), reader.table(specs["cuda_devices"]))
     say("reading kernels")
@@ -221,8 +205,10 @@ def _stage_api(
     reader: Reader, spec: TableSpec, folder: Path, info: StageInfo, processes: Processes
 ) -> LaunchIndex:
     table = reader.table(spec)
-    if table is None:
-        table = pa.table({c.name: pa.nulls(0, pa.int64()) for c in spec.columns})
+    info.rows["api"] = table.num_rows if table is not None else 0
+    if table is None or table.num_rows == 0:
+        table = rebuilt_launches(reader)
+        info.launches_rebuilt = True
     strings = reader.table(table_specs()["strings"])
     table = table.sort_by("start_ns")
     process = processes.number(table.column("global_tid"))
@@ -244,7 +230,6 @@ def _stage_api(
         ),
         folder / "api.parquet",
     )
-    info.rows["api"] = len(start)
     index = LaunchIndex(process, correlation, start)
     info.shared_correlation_ids = index.shared_ids
     return index
@@ -362,6 +347,7 @@ def _kernel_columns(
     launch = launches.find(process, _ints(piece, "correlation_id", -1))
     no_time = (start <= 0) & (end <= 0)
     backwards = (end < start) & ~no_time
+    endless = ~backwards & (end - start > LONGEST_KERNEL_NS)
     lead = np.zeros(len(start), dtype=bool)
     if len(launches.start):
         began = launches.start[np.maximum(launch, 0)]
@@ -369,11 +355,12 @@ def _kernel_columns(
     skewed = 0
     if len(start) and lead.mean() > SKEW_SHARE:  # not broken rows: clocks that disagree
         skewed, lead = int(lead.sum()), np.zeros(len(start), dtype=bool)
-    keep = ~(no_time | backwards | lead)
+    keep = ~(no_time | backwards | lead | endless)
     short = _ints(piece, "short_id", -1)
     demangled = _ints(piece, "demangled_id", -1)
-    name = np.where(demangled >= 0, demangled, short)
-    _remember_names(name, short, demangled, _ints(piece, "mangled_id", -1), used)
+    mangled = _ints(piece, "mangled_id", -1)
+    name = np.where(demangled >= 0, demangled, np.where(short >= 0, short, mangled))
+    _remember_names(name, short, demangled, mangled, used)
     columns = {
         "process": process,
         "device": _physical(process, _ints(piece, "device_id", 0), processes, devices),
@@ -387,7 +374,9 @@ def _kernel_columns(
         "grid_z": _ints(piece, "grid_z", 0),
         "graph_node": np.maximum(_ints(piece, "graph_node", 0), 0),
     }
-    dropped = dict(zip(_REASONS, (int(m.sum()) for m in (no_time, backwards, lead)), strict=True))
+    dropped = dict(
+        zip(_REASONS, (int(m.sum()) for m in (no_time, backwards, lead, endless)), strict=True)
+    )
     if not keep.all():
         columns = {k: v[keep] for k, v in columns.items()}
     return columns, dropped, skewed

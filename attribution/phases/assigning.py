@@ -42,7 +42,7 @@ def phase(staged: Staged, host: HostSide, profile: Profile) -> Phased:
     )
     out = Phased(assignment, _node_layers(staged, host, profile))
     for p in range(processes):
-        _infer_missing(p, host, assignment, spoken, out)
+        _infer_missing(p, host, assignment, spoken, out, staged)
     out.has_requests = by_nvtx.requests(assignment, host.ranges, profile)
     _number_steps(assignment, launches, host, out)
     return out
@@ -54,9 +54,15 @@ def _known(launches: object, processes: int) -> Ints:
 
 
 def _infer_missing(
-    p: int, host: HostSide, assignment: Assignment, spoken: set[tuple[int, str, str]], out: Phased
+    p: int,
+    host: HostSide,
+    assignment: Assignment,
+    spoken: set[tuple[int, str, str]],
+    out: Phased,
+    staged: Staged,
 ) -> None:
     """Fill what ranges left open in one process: the kinds of phase that no range spoke for."""
+    rebuilt = staged.info.launches_rebuilt
     told = {(phase, part) for proc, phase, part in spoken if proc == p}
     if told & _STEP_KINDS and any(phase == "prefill" for phase, _ in told):
         out.basis.append(by_nvtx.EVIDENCE)
@@ -68,10 +74,18 @@ def _infer_missing(
     work = _work(host, rows)
     of_process = host.api.process == p
     syncs = host.api.start_ns[of_process & host.api.of_kind(*BLOCKING)]
+    if rebuilt:
+        syncs = _device_gaps(host, rows)
     copies = np.flatnonzero((host.launches.process == p) & (host.work["copies_h2d"] > 0))
     startup = host.api.start_ns[of_process & host.api.of_kind("start-up")]
+    if rebuilt:
+        startup = _captured(staged, p, int(work.start_ns[0]))
     found = by_recurrence.infer(
-        work, syncs, host.launches.start_ns[copies], int(startup[0]) if len(startup) else None
+        work,
+        syncs,
+        host.launches.start_ns[copies],
+        int(startup[0]) if len(startup) else None,
+        host_known=not rebuilt,
     )
     if told & _STEP_KINDS:
         out.basis.append(by_nvtx.EVIDENCE)
@@ -98,6 +112,39 @@ def _infer_missing(
                 int(host.launches.end_ns[free[-1]]),
             )
         )
+
+
+#: Without the host's calls, a pause of the device this long stands for a wait of the host ...
+_PAUSE_NS = 15_000
+#: ... where it is also this much longer than the usual pause between launches.
+_PAUSE_FACTOR = 8
+
+
+def _device_gaps(host: HostSide, rows: Ints) -> Ints:
+    """Start times of launches that found the device idle for long: where the host had waited."""
+    start, end = host.work["gpu_start_ns"][rows], host.work["gpu_end_ns"][rows]
+    pause = start[1:] - np.maximum.accumulate(end)[:-1]
+    if len(pause) == 0:
+        return start[:0]
+    limit = max(_PAUSE_NS, _PAUSE_FACTOR * int(np.median(np.maximum(pause, 0))))
+    out: Ints = start[1:][pause > limit] - 1  # the wait ended just before
+    return out
+
+
+def _captured(staged: Staged, process: int, first_work_ns: int) -> Ints:
+    """The time at which graph nodes were made: start-up, where no API call tells of it.
+
+    Nodes made before the first device work were made before the trace; without any nodes,
+    start-up cannot be ruled out unless graphs are replayed.
+    """
+    nodes = pq.read_table(staged.folder / "graph_nodes.parquet", columns=["start_ns", "process"])
+    mine = nodes.filter(pc.equal(nodes.column("process"), process)).column("start_ns")
+    if len(mine):
+        made = int(pc.min(mine).as_py())
+        return np.array([made] if made > first_work_ns else [], dtype=np.int64)
+    replays = pq.read_table(staged.folder / "work.parquet", columns=["graph"]).column("graph")
+    seen_graphs = (pc.max(replays).as_py() or 0) > 0
+    return np.zeros(0 if seen_graphs else 1, dtype=np.int64)
 
 
 def _work(host: HostSide, rows: Ints) -> Work:

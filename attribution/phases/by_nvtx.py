@@ -31,7 +31,7 @@ def assign(
 ) -> set[tuple[int, str, str]]:
     """Give launches inside phase ranges their segments, in place.
 
-    Returns the (process, phase, part) that ranges spoke for.
+    Returns the (process, phase, part) that ranges with launches in them spoke for.
     """
     rules = [r for r in profile.ranges if r.kind == "phase"]
     found = matches(ranges, rules)
@@ -45,7 +45,6 @@ def assign(
         rule, groups = found[int(chosen.name[i])]
         word = groups.get("phase") or rule.phase or ranges.names[int(chosen.name[i])]
         phase, part = profile.phase_of(word)
-        spoken.add((int(chosen.process[i]), phase, part))
         assignment.segments.append(
             Segment(
                 process=int(chosen.process[i]),
@@ -61,6 +60,9 @@ def assign(
     inside = innermost(chosen, launches.thread, launches.start_ns, launches.end_ns)
     hit = inside >= 0
     assignment.segment[hit] = base + inside[hit]
+    for i in np.unique(inside[hit]):
+        segment = assignment.segments[base + int(i)]
+        spoken.add((segment.process, segment.phase, segment.part))
     return spoken
 
 

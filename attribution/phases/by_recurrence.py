@@ -49,11 +49,13 @@ class Inferred:
     evidence: str = ""
 
 
-def infer(work: Work, syncs: Ints, inputs: Ints, startup_ns: int | None) -> Inferred:
+def infer(
+    work: Work, syncs: Ints, inputs: Ints, startup_ns: int | None, host_known: bool = True
+) -> Inferred:
     """Phases of one process's launches.
 
     `startup_ns` is the host time of the first initialisation or graph capture call, None when the
-    trace shows none.
+    trace shows none. `host_known` is false for launches rebuilt from correlation ids.
     """
     units = make_units(work, syncs, inputs)
     if len(units) == 0:
@@ -62,6 +64,8 @@ def infer(work: Work, syncs: Ints, inputs: Ints, startup_ns: int | None) -> Infe
     recurring = {g for g, n in graphs.items() if n >= MIN_STEPS}
     if recurring:
         return _Passes(work, units, startup_ns).from_graphs(recurring)
+    if not host_known:
+        return Inferred(reason="without API calls or graph replays, passes cannot be told apart")
     return _Passes(work, units, startup_ns).from_units()
 
 
@@ -224,9 +228,8 @@ class _Passes:
             loose: Ints = units.print_names * np.int64(1_000_003) + scale
         return loose.tolist()  # type: ignore[no-any-return]
 
-    def _draft_prefix(self, u: int) -> int:
-        """How many launches at the start of a unit are a draft (all, or nothing separates them)."""
-        first, stop = int(self.units.first[u]), int(self.units.stop[u])
+    def _draft_prefix(self, first: int, stop: int) -> int:
+        """How many launches at the start are a draft (all, or nothing separates them)."""
         for fingerprint, length in self.draft_prints.items():
             if length <= stop - first:
                 with np.errstate(over="ignore"):
@@ -270,24 +273,59 @@ class _Passes:
     def _close_gap(self) -> None:
         """Decide what the units since the last pass or draft were."""
         pending, self.pending = self.pending, []
-        run: list[tuple[int, int]] = []  # launches [first, stop) that are neither pass nor draft
-        for u in pending:
+        for first, stop in self._stretches(pending):
+            run: list[tuple[int, int]] = []  # launches that are neither pass nor draft
+            for a, b, is_pass in self._eager_passes(first, stop):
+                if is_pass:
+                    self._decide(run)
+                    run = []
+                    self.seen_pass = True
+                    self.out.append(Stretch(a, b, "decode", "verify", PATTERN))
+                    continue
+                cut = self._draft_prefix(a, b) if self.seen_pass else 0
+                if cut:
+                    self._decide(run)
+                    run = []
+                    self.out.append(Stretch(a, a + cut, "decode", "draft", PATTERN))
+                if a + cut < b:
+                    run.append((a + cut, b))
+            self._decide(run)
+
+    def _stretches(self, units: list[int]) -> list[tuple[int, int]]:
+        """The launches of consecutive units, joined."""
+        out: list[tuple[int, int]] = []
+        for u in units:
             first, stop = int(self.units.first[u]), int(self.units.stop[u])
-            fingerprint = int(self.units.print_[u])
-            if fingerprint == self.pass_print:
-                self._decide(run)
-                run = []
-                self.seen_pass = True
-                self.out.append(Stretch(first, stop, "decode", "verify", PATTERN))
+            if out and out[-1][1] == first:
+                out[-1] = (out[-1][0], stop)
+            else:
+                out.append((first, stop))
+        return out
+
+    def _eager_passes(self, first: int, stop: int) -> list[tuple[int, int, bool]]:
+        """Cut launches into passes that ran eagerly and what lies between them.
+
+        A pass that runs eagerly is one launch a kernel; its launches are found by the sum of their
+        fingerprints over a window of that length.
+        """
+        size = 0 if self.pass_print is None else round(self.pass_kernels)
+        if size <= 0 or stop - first < size:
+            return [(first, stop, False)]
+        with np.errstate(over="ignore"):
+            sums = np.concatenate([[0], np.cumsum(self.work.print_[first:stop])])
+            hits = np.flatnonzero(sums[size:] - sums[:-size] == self.pass_print)
+        out: list[tuple[int, int, bool]] = []
+        at = first
+        for hit in (hits + first).tolist():
+            if hit < at:
                 continue
-            cut = self._draft_prefix(u) if self.seen_pass else 0
-            if cut:
-                self._decide(run)
-                run = []
-                self.out.append(Stretch(first, first + cut, "decode", "draft", PATTERN))
-            if first + cut < stop:
-                run.append((first + cut, stop))
-        self._decide(run)
+            if hit > at:
+                out.append((at, hit, False))
+            out.append((hit, hit + size, True))
+            at = hit + size
+        if at < stop:
+            out.append((at, stop, False))
+        return out
 
     def _decide(self, run: list[tuple[int, int]]) -> None:
         """Prefill, when the launches between passes are as much work as a model pass."""

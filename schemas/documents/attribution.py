@@ -70,8 +70,8 @@ class Coverage(_Part):
         default_factory=dict, description="kernels left out of all time, by reason"
     )
     api_calls: int = 0
-    memcpy: int = 0
-    memset: int = 0
+    memcpy: int | None = Field(None, description="null where the trace has no such table")
+    memset: int | None = None
 
 
 class PhaseRow(_Part):

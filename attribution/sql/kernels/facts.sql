@@ -3,7 +3,8 @@
 --   kernel_sum_ns the part of sum_ns that is kernels
 --   kernels, sum_ns, max_ns, under_10us   count, summed, longest [ns], count below 10 us
 --   alone_ns      summed time of kernels that overlap nothing: their part of any union [ns]
---   start_ns, end_ns   first start, last end [ns]
+--   start_ns, end_ns   first start, last end [ns]; unlaunched, layered: kernels without a launch
+--                 in the trace, with a known layer
 -- reads: kernel_rows
 CREATE OR REPLACE TEMP TABLE facts AS
 SELECT
@@ -20,6 +21,7 @@ SELECT
     CAST(coalesce(sum(duration_ns) FILTER (NOT crowded), 0) AS BIGINT) AS alone_ns,
     min(start_ns) AS start_ns,
     max(end_ns) AS end_ns,
-    count(*) FILTER (launch < 0) AS unlaunched
+    count(*) FILTER (launch < 0) AS unlaunched,
+    count(*) FILTER (layer >= 0) AS layered
 FROM kernel_rows
 GROUP BY ALL;

@@ -1,10 +1,12 @@
 -- phases_table: one row a (process, device, phase, part, range name).
+--   evidence    what told the phase
 --   instances   segments of it that hold kernels or ranges; sum_ns, busy_ns [ns]; busy is a union
 -- reads: facts, gains, segments
 CREATE OR REPLACE TEMP TABLE phases_table AS
 WITH by_phase AS (
     SELECT
         s.process, f.device, s.phase, s.part, s.range_name,
+        string_agg(DISTINCT s.evidence, ', ' ORDER BY s.evidence) AS evidence,
         CAST(sum(f.kernels) AS BIGINT) AS kernels,
         CAST(sum(f.blocks) AS BIGINT) AS blocks,
         CAST(sum(f.sum_ns) AS BIGINT) AS sum_ns,
@@ -20,7 +22,7 @@ shared_time AS (
     GROUP BY ALL
 ),
 instances AS (
-    SELECT process, phase, part, range_name, count(*) AS instances
+    SELECT process, phase, part, range_name, count(*) AS instances, any_value(evidence) AS evidence
     FROM segments
     WHERE evidence <> 'none'
     GROUP BY ALL
@@ -31,6 +33,7 @@ SELECT
     coalesce(b.phase, i.phase) AS phase,
     coalesce(b.part, i.part) AS part,
     coalesce(b.range_name, i.range_name) AS range_name,
+    coalesce(b.evidence, i.evidence) AS evidence,
     coalesce(i.instances, 0) AS instances,
     coalesce(b.kernels, 0) AS kernels,
     coalesce(b.blocks, 0) AS graph_blocks,
