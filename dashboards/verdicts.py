@@ -12,6 +12,7 @@ from rich.console import Console
 from lanescope.dashboards.terminal import Column, table
 from lanescope.schemas.documents.gate import BarResult, GateDocument
 from lanescope.schemas.documents.speed import PairedMetric, SpeedComparison, SpeedLaneSummary
+from lanescope.schemas.findings import Abstention, Finding
 
 WORDS = {
     "pass": "PASS",
@@ -128,6 +129,14 @@ def print_speed(speed: SpeedComparison, con: Console, paired: bool = True) -> No
         con.print(f"long prompts ({speed.long_prompts}): wall ratio {speed.long_wall_ratio:.4f}")
 
 
+def print_notes(findings: list[Finding], gaps: list[Abstention], con: Console) -> None:
+    """What is to be said, and what could not be looked at."""
+    for finding in findings:
+        con.print(f"! {finding.message}. {finding.advice}", soft_wrap=True)
+    for gap in gaps:
+        con.print(f"? {gap.what}: {gap.why}. {gap.remedy}", soft_wrap=True)
+
+
 def print_gate(doc: GateDocument, con: Console) -> None:
     """The whole verdict for a terminal."""
     if doc.speed is not None:
@@ -135,10 +144,7 @@ def print_gate(doc: GateDocument, con: Console) -> None:
     if doc.tasks is not None:
         con.print(_tasks(doc), soft_wrap=True)
     table("Bars", BAR_COLUMNS, [_bar(bar) for bar in doc.bars], con)
-    for finding in doc.findings:
-        con.print(f"! {finding.message}. {finding.advice}", soft_wrap=True)
-    for gap in doc.abstained:
-        con.print(f"? {gap.what}: {gap.why}. {gap.remedy}", soft_wrap=True)
+    print_notes(doc.findings, doc.abstained, con)
     con.print(headline(doc), soft_wrap=True)
     for reason in doc.reasons:
         con.print(f"  {reason}", soft_wrap=True)

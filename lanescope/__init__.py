@@ -9,7 +9,7 @@ from typing import Any
 
 from lanescope._version import __version__
 
-__all__ = ["__version__", "attribute"]
+__all__ = ["__version__", "attribute", "compare"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from lanescope.attribution.attribute import attribute
 
         return attribute
+    if name == "compare":
+        from lanescope.attribution.lanes.compare import compare
+
+        return compare
     raise AttributeError(f"module 'lanescope' has no attribute {name!r}")

@@ -158,6 +158,19 @@ class LaneWarning(WarningCode):
         "failed-requests",
         "find out why before trusting the rest; what failed is in no figure",
     )
+    ONE_CAPTURE = (
+        "one-capture-a-lane",
+        "capture each lane twice, and compare a lane with its own second capture first",
+    )
+    FEW_STEPS = ("few-steps", "record a longer window")
+    REQUESTS_UNKNOWN = (
+        "requests-unknown",
+        "annotate requests with NVTX ranges: steps are then drawn within requests",
+    )
+    STEPS_YIELD_DIFFERENT = (
+        "steps-yield-differently",
+        "a step that verifies more yields more: give --accepted LANE=TOKENS to compare per token",
+    )
     UNEQUAL_MEMORY = (
         "unequal-memory",
         "compare at equal device memory: what one lane left free could have been slots",

@@ -43,6 +43,7 @@ from lanescope.schemas.errors import UsageError
     "--warm", type=int, default=0, help="Repetitions to drop where rows do not mark them."
 )
 @click.option("--long-prompt", type=int, default=LONG_PROMPT, show_default=True, help="In tokens.")
+@click.option("--profile", help="Rules to attribute traces by.")
 @click.option(
     "--post-hoc", is_flag=True, help="The rules are younger than the data, and it is said."
 )
@@ -69,6 +70,7 @@ def command(
     memory: tuple[str, ...],
     warm: int,
     long_prompt: int,
+    profile: str | None,
     post_hoc: bool,
     freeze: bool,
     junit: Path | None,

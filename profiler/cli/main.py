@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "What a slot budget, a policy or a predictor could win, from a routing trace.",
     ),
     "lab": ("lab", "A small slot-cache engine to profile: serve it, score it, measure it."),
+    "compare": ("compare", "What changed between lanes, by how much, and which bucket paid."),
     "gate": ("gate", "Judge a candidate by a rules file that is older than the data."),
 }
 
