@@ -188,12 +188,20 @@ def _headline(verdict: Verdict, found: list[MetricDelta]) -> str:
     wall = next(d for d in found if d.metric == "wall")
     size = f"{wall.delta_ms:+.3f} ms/step [{wall.low_ms:+.3f}, {wall.high_ms:+.3f}]"
     if wall.certainty == "identical":
-        return f"a step of {b} takes exactly as long as one of {a}"
+        return f"a step of {b} takes exactly as long as one of {a}{_moved(found)}"
     if wall.certainty != "certain":
-        return f"no certain difference of the step between {a} and {b}: {size}"
+        return f"no certain difference of the step between {a} and {b}: {size}{_moved(found)}"
     share = f", {wall.delta_pct:+.2f} %" if wall.delta_pct is not None else ""
     word = "longer" if wall.sign == "+" else "shorter"
     return f"a step of {b} is {word} than one of {a}: {size}{share}{_payer(wall, found)}"
+
+
+def _moved(found: list[MetricDelta]) -> str:
+    """The buckets that changed for certain although the step as a whole may not have."""
+    sure = [d for d in found if d.metric not in deltas.WHOLE and d.certainty == "certain"]
+    sure.sort(key=lambda d: -abs(d.delta_ms))
+    said = ", ".join(f"{d.metric} {d.delta_ms:+.4f}" for d in sure[:3])
+    return f"; buckets that certainly changed, ms/step: {said}" if said else ""
 
 
 def _payer(wall: MetricDelta, found: list[MetricDelta]) -> str:

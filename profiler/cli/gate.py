@@ -117,7 +117,9 @@ def command(
         evidence.same = first.rows == new.rows
         started = [r.start_s for lane in everyone for r in lane.rows if r.start_s is not None]
     elif candidate is not None:
-        raise UsageError(f"{candidate}: no probe rows", "JSON, JSON lines or CSV of a probe")
+        from lanescope.attribution.lanes.figures import figures_of
+
+        figures_of(evidence, base, candidate, profile)
     if tasks is not None:
         evidence.tasks, source = read_outcomes(tasks)
         evidence.files = [*evidence.files, source]
