@@ -134,20 +134,22 @@ def _phases(doc: AttributionDocument, con: Console) -> None:
     table("Phases", columns, rows, con)
 
 
-def _launches(doc: AttributionDocument, con: Console) -> None:
+def launch_words(doc: AttributionDocument) -> str:
+    """What the host launches in a step, in a sentence."""
     account = doc.launches
     assert account is not None
     per_graph = account.kernels_per_graph_launch
     graph = f" of {per_graph:,.1f} kernels" if per_graph else ""
-    con.print(
-        Text(
-            f"Per step: {account.graph_launches_per_step:.2f} graph launches{graph}, "
-            f"{account.kernel_launch_calls_per_step:,.1f} kernel launch calls, "
-            f"{account.launch_ms_per_step:.3f} ms in launches, "
-            f"{account.wait_ms_per_step:.3f} ms in waits"
-        ),
-        soft_wrap=True,
+    return (
+        f"Per step: {account.graph_launches_per_step:.2f} graph launches{graph}, "
+        f"{account.kernel_launch_calls_per_step:,.1f} kernel launch calls, "
+        f"{account.launch_ms_per_step:.3f} ms in launches, "
+        f"{account.wait_ms_per_step:.3f} ms in waits"
     )
+
+
+def _launches(doc: AttributionDocument, con: Console) -> None:
+    con.print(Text(launch_words(doc)), soft_wrap=True)
     if doc.prefill:
         layer = f", {doc.prefill.ms_per_layer:.3f} ms a layer" if doc.prefill.ms_per_layer else ""
         con.print(

@@ -1,34 +1,260 @@
-"""`report.html` of an attribution: one file that opens offline."""
+"""`report.html` of an attribution: one file, offline, in the order in which a reader asks."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lanescope.dashboards.attribution_text import verdict_lines
+from lanescope.dashboards import attribution_tables
+from lanescope.dashboards.attribution_text import launch_words
 from lanescope.dashboards.figures import attribution as figures
-from lanescope.dashboards.pages.rendering import figure_html, render
+from lanescope.dashboards.figures.look import bucket_colours
+from lanescope.dashboards.pages.rendering import plot, render
+from lanescope.dashboards.tables import Col, Table
+from lanescope.schemas.documents.attribution import AttributionDocument
+from lanescope.schemas.documents.closeup import Closeup, OddStep, StepCloseup
+from lanescope.schemas.units import significant
 
 if TYPE_CHECKING:
     from lanescope.attribution.attribute import Attribution
 
 REPORT = "report.html"
+#: Rows of a table that a page holds; the exports hold all.
+MOST_ROWS = 500
+
+_SECTIONS = (
+    ("step", "Step"),
+    ("steps", "Over time"),
+    ("timeline", "Timeline"),
+    ("copies", "Row copies"),
+    ("phases", "Phases"),
+    ("launches", "Launches"),
+    ("kernels", "Kernels"),
+    ("coverage", "Coverage"),
+    ("provenance", "Provenance"),
+)
+_BOUND = {
+    "gpu-bound": "bound by the GPU",
+    "launch-bound": "bound by launches",
+    "host-bound": "bound by the host",
+    "idle": "mostly idle",
+}
+#: Warnings that say how something was done rather than that it may be wrong.
+_MILD = ("warm-up", "short-names", "phases-inferred")
+_PICKS = {"median": "Median step", "p95": "95th percentile", "slowest": "Slowest"}
 
 
 def write(result: Attribution, folder: Path) -> None:
     """Write the page into `folder`."""
-    doc = result.document
-    parts = []
-    if doc.steps:
-        parts = [
-            figure_html(figures.step_bar(doc), "step-bar"),
-            figure_html(figures.steps_over_time(result.steps), "steps-over-time"),
-        ]
-    page = render(
-        "attribution.html",
-        doc=doc,
-        verdict=verdict_lines(doc),
-        figures=parts,
-        with_plots=bool(parts),
-    )
+    from lanescope.attribution.closeup import closeup
+
+    page = attribution_page(result.document, closeup(result.analysis))
     (folder / REPORT).write_text(page, encoding="utf-8")
+
+
+def attribution_page(doc: AttributionDocument, close: Closeup) -> str:
+    """The page as text: the same bytes for the same values."""
+    tables = {t.id: t.first(MOST_ROWS) for t in attribution_tables.tables(doc)}
+    plots: dict[str, Any] = {"step_bars": None, "steps": None}
+    if doc.steps:
+        plots["step_bars"] = plot(
+            figures.step_bars(doc, close), "step-bars", "Exclusive time of a step by bucket"
+        )
+    if close.series:
+        plots["steps"] = plot(
+            figures.steps_over_time(close), "steps-over-time", "Wall and busy time of each step"
+        )
+    closeups = [_closeup(c) for c in close.closeups]
+    present = {
+        "step": "buckets" in tables,
+        "steps": bool(close.series),
+        "timeline": bool(closeups),
+        "copies": False,
+        "launches": "api_calls" in tables,
+        "kernels": "kernels" in tables,
+    }
+    defaults = dict.fromkeys(
+        ("buckets", "prefill", "prefill_kernels", "api_calls", "kernels", "ranges", "warnings",
+         "abstained", "phases")
+    )  # fmt: skip
+    return render(
+        "attribution.html",
+        with_plots=any(plots.values()),
+        title=f"{_file_name(doc)} - lanescope",
+        head=_head(doc),
+        tiles=_tiles(doc),
+        notices=doc.warnings,
+        mild=_MILD,
+        card=_card(doc),
+        sections=[s for s in _SECTIONS if present.get(s[0], True)],
+        tables=defaults | tables,
+        plots=plots,
+        steps_note=_steps_note(close),
+        odd=[_odd(i, o) for i, o in enumerate(close.odd)],
+        odd_note=_odd_note(close),
+        closeups=closeups,
+        copies=[],
+        copies_note="",
+        launches_words=launch_words(doc) if doc.launches else "",
+        provenance=_provenance(doc),
+    )
+
+
+def _file_name(doc: AttributionDocument) -> str:
+    return doc.trace.path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _head(doc: AttributionDocument) -> dict[str, str]:
+    if doc.steps is None:
+        why = next((a.why for a in doc.abstained if a.what == "steps"), "")
+        return {"figure": "No verification steps were found", "unit": "", "bound": "", "why": why}
+    bound = _BOUND.get(doc.launches.verdict, "") if doc.launches else ""
+    return {
+        "figure": f"{significant(doc.steps.wall_ms.mean)} ms",
+        "unit": "per verification step",
+        "bound": bound,
+        "why": doc.launches.verdict_evidence if doc.launches else "",
+    }
+
+
+def _tile(name: str, value: str, unit: str = "", note: str = "") -> dict[str, str]:
+    return {"name": name, "value": value, "unit": unit, "note": note}
+
+
+def _tiles(doc: AttributionDocument) -> list[dict[str, str]]:
+    tiles = []
+    steps = doc.steps
+    if steps:
+        wall = steps.wall_ms
+        tiles.append(
+            _tile("p50 / p95", f"{significant(wall.p50, 3)} / {significant(wall.p95, 3)}", "ms")
+        )
+        if steps.period_ms:
+            tiles.append(
+                _tile(
+                    "Step to step", significant(steps.period_ms.mean), "ms", "start to next start"
+                )
+            )
+        top = doc.buckets[0] if doc.buckets else None
+        if top:
+            tiles.append(_tile("Largest bucket", f"{top.share_of_wall:.0%}", "of wall", top.bucket))
+        if wall.mean:
+            idle = steps.idle_ns.mean / 1e6
+            tiles.append(_tile("Idle", f"{idle / wall.mean:.1%}", "of wall", f"{idle:.3f} ms"))
+        warm = f", {steps.warmup:,} of warm-up" if steps.warmup else ""
+        tiles.append(
+            _tile("Steps measured", f"{steps.measured:,}", "", f"of {steps.count:,} found{warm}")
+        )
+    cov = doc.coverage
+    placed = 1 - cov.unattributed_ns / cov.kernel_sum_ns if cov.kernel_sum_ns else None
+    tiles.append(
+        _tile(
+            "Kernel time placed",
+            f"{placed:.1%}" if placed is not None else "-",
+            "",
+            f"{cov.kernels:,} kernels, {cov.graph_kernels:,} from graphs",
+        )
+    )
+    return tiles
+
+
+def _card(doc: AttributionDocument) -> list[tuple[str, str]]:
+    trace = doc.trace
+    gpus = ", ".join(sorted({g.name for g in trace.gpus if g.name})) or "unknown"
+    if len(trace.gpus) > 1:
+        gpus = f"{len(trace.gpus)} x {gpus}"
+    rows = [
+        ("Trace", _file_name(doc)),
+        ("GPU", gpus),
+        ("Profile", doc.profile),
+        ("Window", doc.steps.window if doc.steps else "none"),
+        ("Found by", doc.steps.basis if doc.steps else "-"),
+        (
+            "Tracer",
+            f"Nsight Systems {trace.nsys_version or 'of unknown version'}, "
+            f"schema {trace.schema_version or 'unknown'}",
+        ),
+    ]
+    if len(trace.processes) > 1:
+        words = ", ".join(f"{p.process} ({p.name or '?'})" for p in trace.processes[:8])
+        rows.append(("Processes", f"{len(trace.processes)}: {words}"))
+    return rows
+
+
+def _steps_note(close: Closeup) -> str:
+    if not close.series:
+        return ""
+    bins = max(s.steps_per_bin for s in close.series)
+    if bins > 1:
+        return f"Each point is the mean of {bins} neighbouring steps; dotted: their longest."
+    return "Each point is one step. The line below is the time in which a kernel was running."
+
+
+def _odd_note(close: Closeup) -> str:
+    more = (
+        f", the {len(close.odd)} longest of them here" if close.odd_count > len(close.odd) else ""
+    )
+    return f"{close.odd_count:,} steps are odd: {close.odd_rule}{more}."
+
+
+def _odd(number: int, odd: OddStep) -> dict[str, Any]:
+    cols = (
+        Col("bucket", "bucket"),
+        Col("name", "kernel"),
+        Col("sum_ns", "ms here", 3, scale=1e6),
+        Col("usual_ns", "ms usually", 3, scale=1e6),
+        Col("launches", "launches here", 0),
+        Col("usual_launches", "usually", 1),
+    )
+    rows = [[getattr(n, c.key) for c in cols] for n in odd.names]
+    shades = bucket_colours(n.bucket for n in odd.names)
+    first = odd.changes[0]
+    return {
+        "summary": (
+            f"Step {odd.step:,}: {odd.wall_ns / 1e6:.3f} ms, "
+            f"{odd.above_median_ns / 1e6:.3f} ms above the median; {first.bucket} {first.change_ns / 1e6:+.3f} ms"
+        ),
+        "plot": plot(
+            figures.odd_bar(odd),
+            f"odd-bar-{number}",
+            f"Step {odd.step} against the median step, by bucket",
+        ),
+        "table": Table(
+            f"odd_{number}",
+            f"Kernels of step {odd.step}",
+            cols,
+            rows,
+            "Kernels whose summed time differs most from their mean over the measured steps.",
+            swatches=shades,
+        ),
+    }
+
+
+def _closeup(close: StepCloseup) -> dict[str, Any]:
+    step = close.step
+    merged = sum(m > 1 for m in close.merged)
+    words = (
+        f"Step {step.step:,} on GPU {step.device} (process {step.process}): wall "
+        f"{step.wall_ns / 1e6:.3f} ms, busy {step.busy_ns / 1e6:.3f} ms, {step.kernels:,} kernels."
+    )
+    if merged:
+        words += f" {merged:,} of the bars stand for several short kernels."
+    if close.left_out:
+        words += f" {close.left_out:,} of the shortest API calls and ranges are not drawn."
+    return {
+        "pick": close.pick,
+        "label": f"{_PICKS[close.pick]}, {step.wall_ns / 1e6:.2f} ms",
+        "words": words,
+        "plot": plot(figures.timeline(close), f"timeline-{close.pick}", words),
+    }
+
+
+def _provenance(doc: AttributionDocument) -> list[tuple[str, str]]:
+    return [
+        ("File", doc.trace.path),
+        ("SHA-256", doc.trace.sha256),
+        ("Kind", doc.trace.kind),
+        ("Rules", f"{doc.profile} {doc.profile_sha256}"),
+        ("Document", doc.schema_),
+        ("lanescope", doc.lanescope_version),
+    ]
