@@ -9,11 +9,9 @@ from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.closeup import Closeup, OddStep, StepCloseup, StepRow
 
-#: For figures whose series are no buckets.
-PALETTE = look.PALETTE
 #: A segment of a bar carries its name and figure when it is at least this share of the longest bar.
 _LABELLED = 0.045
-#: Below this share of the wall in every bar a bucket is drawn with its likes, as "small buckets".
+#: Below this share of the longest bar, in every bar, a bucket has no entry in the legend.
 _SMALL = 0.006
 
 
@@ -22,7 +20,7 @@ def _ms(ns: int) -> float:
 
 
 def step_bars(doc: AttributionDocument, closeup: Closeup) -> go.Figure:
-    """Exclusive time by bucket, and idle, adding up to the wall: the mean step, and single steps."""
+    """Exclusive time by bucket, and idle: they add up to the wall of the mean and of steps."""
     assert doc.steps is not None
     bars: list[tuple[str, dict[str, float]]] = [
         (
@@ -209,7 +207,7 @@ def timeline(close: StepCloseup) -> go.Figure:
     by_trace: dict[tuple[str, str], list[int]] = {}
     for i, kind in enumerate(kinds):
         group = close.groups[close.group[i]]
-        drawn = "host" if kind in ("api", "wait") else kind
+        drawn: str = "host" if kind in ("api", "wait") else kind
         if kind == "stream" and not close.own[i]:
             drawn, group = "elsewhere", f"not this step: {group}"
         by_trace.setdefault((drawn, group), []).append(i)

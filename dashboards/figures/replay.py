@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from lanescope.dashboards.figures.attribution import PALETTE
+from lanescope.dashboards.figures import look
 from lanescope.schemas.documents.replay import Curves, Plan, Replay, Structure
-
-#: reads on light and on dark paper
-_INK, _GRID = "#7d8590", "rgba(128,128,128,0.25)"
 
 
 def _figure(x: str, y: str) -> go.Figure:
-    axis = {"gridcolor": _GRID, "zerolinecolor": _GRID}
-    return go.Figure(
-        layout={
-            "xaxis": {"title": x, **axis},
-            "yaxis": {"title": y, **axis},
-            "colorway": PALETTE,
-            "font": {"color": _INK},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "legend": {"orientation": "h", "y": 1.12},
-            "margin": {"l": 55, "r": 10, "t": 20, "b": 45},
-            "height": 400,
-        }
+    return look.figure(
+        400, xaxis={"title": {"text": x}}, yaxis={"title": {"text": y}}, colorway=look.PALETTE
     )
 
 

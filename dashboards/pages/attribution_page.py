@@ -212,7 +212,8 @@ def _odd(number: int, odd: OddStep) -> dict[str, Any]:
     return {
         "summary": (
             f"Step {odd.step:,}: {odd.wall_ns / 1e6:.3f} ms, "
-            f"{odd.above_median_ns / 1e6:.3f} ms above the median; {first.bucket} {first.change_ns / 1e6:+.3f} ms"
+            f"{odd.above_median_ns / 1e6:.3f} ms above the median; "
+            f"{first.bucket} {first.change_ns / 1e6:+.3f} ms"
         ),
         "plot": plot(
             figures.odd_bar(odd),

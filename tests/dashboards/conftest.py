@@ -138,7 +138,9 @@ def hostile_trace(
     for text, string in zip(HOSTILE.values(), ids[2:], strict=False):
         con.execute("UPDATE StringIds SET value = ? WHERE id = ?", (text, string))
     for text, name in zip(
-        HOSTILE.values(), ("layer_0", "layer_1", "layer_2", "layer_3", "layer_4"), strict=False
+        HOSTILE.values(),
+        ("request_0", "request_1", "request_2", "request_3", "layer_0"),
+        strict=False,
     ):
         con.execute("UPDATE NVTX_EVENTS SET text = ? WHERE text = ?", (text, name))
         con.execute("UPDATE StringIds SET value = ? WHERE value = ?", (text, name))
