@@ -3,7 +3,7 @@
 LRU caches contain one another: what a smaller one holds, a larger one holds too. So one pass that
 notes how deep each request lies in the LRU order gives the misses of every size (Mattson et al.,
 IBM Systems Journal 9(2), 1970), here with the batch rules of `docs/replay-semantics.md`. Sizes that
-cannot hold one whole pass follow rule 5 there and are replayed one by one.
+cannot hold one whole pass follow rule 5 there and have a loop of their own.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ def lru_curves(requests: LayerRequests, masks: Sequence[Mask]) -> list[Ints]:
             depths[np.repeat(mask, widths)], minlength=requests.n_experts + 1
         ).astype(np.int64)
         curves.append(by_depth[::-1].cumsum()[::-1])  # a request of depth d misses in d slots
-    lru = policy("lru")
-    for slots in range(min(requests.largest, requests.n_experts)):
-        misses = layer_misses(requests, lru, slots, masks[0])
-        for curve, mask in zip(curves, masks, strict=True):
-            curve[slots] = misses[mask].sum()
+    for curve, mask in zip(curves, masks, strict=True):
+        curve[: requests.largest] = kernels.lru_small(
+            requests.experts, requests.starts, requests.largest, requests.n_experts, mask
+        )
     return curves
 
 

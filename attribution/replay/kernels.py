@@ -275,3 +275,61 @@ def lru_covered(
             order[width + p] = passed[p]
         held = width + kept
     return out
+
+
+@jit
+def lru_small(
+    experts: Ids, starts: Ints, largest: int, n_experts: int, scored: NDArray[np.bool_]
+) -> Ints:
+    """LRU misses of scored passes with 0 to `largest` - 1 slots (largest), all sizes at once.
+
+    For caches that cannot hold the widest pass. They too contain one another, so what distinguishes
+    the cache of c + 1 rows from that of c is one expert, `order[c]`; each pass moves that list on
+    from its front, by rule 5 where the pass is wider than the cache and by rule 3 where it is not.
+    """
+    out = np.zeros(largest, np.int64)
+    order = np.full(largest, -1, np.int64)
+    moved = np.empty(largest, np.int64)
+    pool = np.empty(largest + 1, np.int64)  # held by the size at hand, not asked for, not placed
+    stamp = np.full(n_experts, -1, np.int64)  # step x n_experts + expert: LRU's order
+    asked = np.full(n_experts, -1, np.int64)
+    placed = np.full(n_experts, -1, np.int64)
+    for s in range(len(starts) - 1):
+        width = starts[s + 1] - starts[s]
+        for i in range(starts[s], starts[s + 1]):
+            asked[experts[i]] = s
+        upcoming = starts[s]  # the smallest id asked for that may still lack a place
+        waiting = 0
+        hits = 0
+        for c in range(largest):
+            if scored[s]:
+                out[c] += width - hits
+            x = order[c]
+            wanted = x >= 0 and asked[x] == s
+            if wanted:
+                hits += 1
+            elif x >= 0:
+                pool[waiting] = x
+                waiting += 1
+            chosen = np.int64(-1)
+            if c < width:
+                if wanted and placed[x] != s:
+                    chosen = x
+                else:
+                    while placed[experts[upcoming]] == s:
+                        upcoming += 1
+                    chosen = np.int64(experts[upcoming])
+                placed[chosen] = s
+            elif waiting > 0:
+                best = 0
+                for j in range(1, waiting):
+                    if stamp[pool[j]] > stamp[pool[best]]:
+                        best = j
+                chosen = pool[best]
+                waiting -= 1
+                pool[best] = pool[waiting]
+            moved[c] = chosen
+        order[:] = moved
+        for i in range(starts[s], starts[s + 1]):
+            stamp[experts[i]] = s * n_experts + experts[i]
+    return out
