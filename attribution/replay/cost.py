@@ -75,7 +75,7 @@ def reservations(model: CostModel, misses: list[float]) -> tuple[Finding, ...]:
     """Where predictions leave the measured range, or say less than they seem to."""
     found = []
     if model.slope_alone and model.ms_per_miss.low < model.ms_per_miss.high:
-        text = "the model gives base_ms without an interval: the intervals are the slope's alone"
+        text = "base_ms comes without an interval, so these intervals are the slope's alone"
         found.append(ReplayWarning.SLOPE_ONLY.finding(text))
     outside = [m for m in misses if model.outside(m)]
     if not outside or model.measured is None:

@@ -37,6 +37,8 @@ class Recipe:
     local: float = 0.0
     working_set: int = 0
     turnover: float = 0.0
+    #: working sets grow from the first layer to the last, by this share below and above the mean
+    spread: float = 0.0
     #: before every `prefill_every` steps, a prefill pass of `prefill_tokens` of the tokens
     prefill_every: int = 0
     prefill_tokens: int = 0
@@ -51,7 +53,7 @@ class Recipe:
             raise UsageError(
                 f"top-{self.top_k} of {self.experts} experts", "give top_k <= experts <= 65535"
             )
-        for name in ("repeat", "cross", "local", "turnover"):
+        for name in ("repeat", "cross", "local", "turnover", "spread"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}", "it is a probability")
         if self.local and not self.top_k <= self.working_set <= self.experts:
@@ -117,7 +119,7 @@ def generate(recipe: Recipe) -> RoutingTrace:
             bounds,
             shares,
             np.array([recipe.repeat, recipe.cross, recipe.local, recipe.turnover]),
-            recipe.working_set,
+            working_set_of(recipe, layer),
             state,
         )
         above = experts[layer]
@@ -132,6 +134,15 @@ def generate(recipe: Recipe) -> RoutingTrace:
         bypass_over=BYPASS_OVER,
         source=f"generated, seed {recipe.seed}",
     )
+
+
+def working_set_of(recipe: Recipe, layer: int) -> int:
+    """Experts in the working set of one layer."""
+    if recipe.layers < 2:
+        return recipe.working_set
+    place = 2 * layer / (recipe.layers - 1) - 1  # -1 for the first layer, 1 for the last
+    size = round(recipe.working_set * (1 + recipe.spread * place))
+    return min(max(size, recipe.top_k), recipe.experts) if recipe.working_set else 0
 
 
 def _passes(recipe: Recipe) -> tuple[Ints, NDArray[np.bool_]]:

@@ -14,6 +14,7 @@ from lanescope.attribution.replay.trace import RoutingTrace
 from lanescope.dashboards.terminal import Column, table
 from lanescope.schemas.documents.replay import Interval, read_slot_map
 from lanescope.schemas.errors import UsageError
+from lanescope.schemas.findings import Abstention, Finding
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,6 +95,19 @@ def write_text(path: Path, text: str, force: bool) -> None:
     """Write a file whole, or not at all."""
     with whole_file(path, force) as temporary:
         temporary.write_text(text)
+
+
+def say(text: str, con: Console) -> None:
+    """A line of text. Piped, it stays one line."""
+    con.print(text, soft_wrap=not con.is_terminal)
+
+
+def notes(warnings: Sequence[Finding], abstained: Sequence[Abstention], con: Console) -> None:
+    """What to be wary of, and what is not given."""
+    for warning in warnings:
+        say(f"! {warning.message}: {warning.advice}", con)
+    for gap in abstained:
+        say(f"- withheld: {gap.what}: {gap.why} ({gap.remedy})", con)
 
 
 class Priced(Protocol):

@@ -12,6 +12,7 @@ from lanescope.dashboards.terminal import Column, console, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
     load,
+    say,
     step_option,
     trace_options,
     warmup_option,
@@ -57,9 +58,10 @@ def show(result: Curves, plain: bool = False) -> None:
     """Hit rates over all layers at sixteen slot counts."""
     facts = result.trace
     con = console(plain=plain)
-    con.print(
+    say(
         f"{facts.source}: {facts.scored_steps:,} verification steps, {len(facts.layers)} layers, "
-        f"top-{facts.top_k} of {facts.experts}; hit rate when every layer has so many slots"
+        f"top-{facts.top_k} of {facts.experts}; hit rate when every layer has so many slots",
+        con,
     )
     names = list(result.other_hit_rates)
     routed = facts.routed_rows / (facts.scored_steps * len(facts.layers))

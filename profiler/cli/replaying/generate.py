@@ -53,6 +53,7 @@ def _tiers(text: str | None) -> tuple[tuple[int, float], ...]:
 @click.option(
     "--turnover", type=_RATE, default=0.0, help="Chance per token that one of them changes."
 )
+@click.option("--spread", type=_RATE, default=0.0, help="How much working sets differ by layer.")
 @click.option(
     "--prefill-tokens", type=click.IntRange(0), default=0, help="Tokens of a prefill pass."
 )

@@ -18,6 +18,7 @@ from lanescope.profiler.cli.replaying.common import (
     FILE,
     costs,
     load,
+    notes,
     step_option,
     warmup_option,
     write_text,
@@ -197,7 +198,4 @@ def show(result: Plan, plain: bool = False) -> None:
         headings = ["context", "KV", "slots", "hit rate", "misses/layer-step"]
         table("context against slots", list(map(Column, headings)), rows, con)
         costs(result.contexts, [f"{c.context:,}" for c in result.contexts], "context", con)
-    for warning in result.warnings:
-        con.print(f"! {warning.message}: {warning.advice}")
-    for gap in result.abstained:
-        con.print(f"- {gap.what}: {gap.why} ({gap.remedy})")
+    notes(result.warnings, result.abstained, con)

@@ -16,6 +16,8 @@ from lanescope.profiler.cli.replaying.common import (
     FILE,
     costs,
     load,
+    notes,
+    say,
     slots_of,
     step_option,
     trace_options,
@@ -24,8 +26,6 @@ from lanescope.profiler.cli.replaying.common import (
 )
 from lanescope.schemas.documents.replay import Agreement, Replay
 from lanescope.schemas.errors import ExitCode
-
-HEADINGS = ("hit rate", "misses/layer-step", "misses")
 
 
 @click.command("run", epilog="Policies: " + "; ".join(f"{k}: {v}" for k, v in ABOUT.items()))
@@ -94,24 +94,23 @@ def show(result: Replay, plain: bool = False) -> None:
     con = console(plain=plain)
     low, high = facts.tokens_per_step
     width = f"{low}" if low == high else f"{low} to {high}"
-    con.print(
+    say(
         f"{facts.source}: {facts.scored_steps:,} verification steps of {width} token(s), "
         f"{len(facts.layers)} layers, top-{facts.top_k} of {facts.experts}, "
-        f"{sum(result.slots.values()):,} slots"
+        f"{sum(result.slots.values()):,} slots",
+        con,
     )
-    rows = [
-        [p.policy, f"{p.hit_rate:.4f}", f"{p.misses_per_layer_step:.3f}", f"{p.misses:,}"]
-        for p in result.policies
-    ]
-    headings = [Column("policy", numeric=False), *map(Column, HEADINGS)]
-    table("", headings, rows, con)
+    rows = []
+    for p in result.policies:
+        cells = [p.policy, f"{p.hit_rate:.4f}", f"{p.misses_per_layer_step:.3f}", f"{p.misses:,}"]
+        rows.append([*cells, f"{p.distinct_hit_rate:.4f}"] if high > 1 else cells)
+    headings = ["hit rate", "misses/layer-step", "misses"]
+    headings += ["distinct hit rate"] if high > 1 else []
+    table("", [Column("policy", numeric=False), *map(Column, headings)], rows, con)
     costs(result.policies, [p.policy for p in result.policies], "policy", con)
     if result.agreement is not None:
-        con.print(agreement_line(result.agreement))
-    for warning in result.warnings:
-        con.print(f"! {warning.message}: {warning.advice}")
-    for gap in result.abstained:
-        con.print(f"- {gap.what}: {gap.why} ({gap.remedy})")
+        say(agreement_line(result.agreement), con)
+    notes(result.warnings, result.abstained, con)
 
 
 def agreement_line(found: Agreement) -> str:

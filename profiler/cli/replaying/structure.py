@@ -13,6 +13,8 @@ from lanescope.dashboards.terminal import Column, console, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
     load,
+    notes,
+    say,
     slots_of,
     step_option,
     trace_options,
@@ -62,9 +64,10 @@ def show(result: Structure, plain: bool = False) -> None:
     """The tables in the terminal."""
     con = console(plain=plain)
     facts = result.trace
-    con.print(
+    say(
         f"{facts.source}: {facts.scored_steps:,} verification steps, {len(facts.layers)} layers, "
-        f"top-{facts.top_k} of {facts.experts}"
+        f"top-{facts.top_k} of {facts.experts}",
+        con,
     )
     rows = []
     overlaps = {"step to step": result.step_to_step, "layer to layer": result.cross_layer}
@@ -90,8 +93,7 @@ def show(result: Structure, plain: bool = False) -> None:
         ]
         heads = [Column("every n-th step"), Column("steps"), Column("LRU hit rate")]
         table("subsamples", [*heads, Column("misses/layer-step")], cells_, con)
-    for gap in result.abstained:
-        con.print(f"- {gap.what}: {gap.why} ({gap.remedy})")
+    notes((), result.abstained, con)
 
 
 def _layers(result: Structure, con: Console) -> None:
