@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "lab": ("lab", "A small slot-cache engine to profile: serve it, score it, measure it."),
     "compare": ("compare", "What changed between lanes, by how much, and which bucket paid."),
+    "ladder": ("ladder", "An append-only record of rungs: what was changed, kept, retracted."),
     "gate": ("gate", "Judge a candidate by a rules file that is older than the data."),
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, MetaData, String
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 #: Named constraints, so that a later migration can drop them on every engine.
@@ -112,6 +112,7 @@ class Rung(Base):
     """One rung of a ladder: one change, measured. Append-only: the database refuses a change."""
 
     __tablename__ = "rungs"
+    __table_args__ = (Index("uq_rungs_ladder_name", "ladder", "name", unique=True),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     ladder: Mapped[str] = mapped_column(String(200), index=True)
@@ -123,6 +124,7 @@ class Rung(Base):
     gate: Mapped[str | None]  # pass, fail, inconclusive, invalid; null: no gate was run
     status: Mapped[str]  # kept, reverted, closed, blocked
     note: Mapped[str] = mapped_column(default="")
+    because: Mapped[str] = mapped_column(default="", server_default="")  # decides a tie
     links: Mapped[list[Any]] = mapped_column(default=list)  # windows, receipts, pages
     created_ns: Mapped[int] = mapped_column(BigInteger, default=time.time_ns)
 
