@@ -7,6 +7,7 @@ a predictor could use; one between the two is popularity alone.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -151,8 +152,8 @@ def _overlap(shares: list[Floats], even: float, popular: float) -> Overlap | Non
 
 def _layer(number: int, requests: LayerRequests, scope: Scope) -> LayerStructure:
     depths = kernels.lru_depths(requests.experts, requests.starts, requests.n_experts)
-    depths = depths[np.repeat(scope.scored, np.diff(requests.starts))]
-    known = depths[depths < requests.n_experts]
+    scored = np.repeat(scope.scored, np.diff(requests.starts))
+    known = depths[scored & (depths < requests.n_experts)]
     counts = popularity(requests, scope.scored)
     share = counts[counts > 0] / counts.sum()
     windows = min(_WINDOWS, requests.steps)
@@ -161,9 +162,13 @@ def _layer(number: int, requests: LayerRequests, scope: Scope) -> LayerStructure
         layer=number,
         reuse_p50=float(np.median(known)) if len(known) else None,
         reuse_p90=float(np.quantile(known, 0.9)) if len(known) else None,
-        never_seen_before=int((depths == requests.n_experts).sum()),
+        never_seen_before=int((depths[scored] == requests.n_experts).sum()),
         experts_used=int((counts > 0).sum()),
         effective_experts=float(np.exp(-(share * np.log(share)).sum())),
+        reuse_p50_over_time=tuple(
+            _median(depths[requests.starts[a] : requests.starts[b]], requests.n_experts)
+            for a, b in itertools.pairwise(bounds)
+        ),
         working_set=tuple(
             _working_set(requests, span) if requests.steps >= span else None for span in SPANS
         ),
@@ -173,6 +178,12 @@ def _layer(number: int, requests: LayerRequests, scope: Scope) -> LayerStructure
             ).tolist()
         ),
     )
+
+
+def _median(depths: NDArray[np.int32], never: int) -> float | None:
+    """The median depth of the requests that came before; none where all are new."""
+    known = depths[depths < never]
+    return float(np.median(known)) if len(known) else None
 
 
 def _working_set(requests: LayerRequests, span: int) -> float:
@@ -191,10 +202,10 @@ def _subsamples(
     """LRU on each n-th pass alone, against the whole: what a subsampled trace would have told."""
     found = []
     for every in (1, *_EVERY):
-        part = trace.every(every)
+        part = trace if every == 1 else trace.every(every)
         if part.steps <= 1:
             break
-        scope = Scope.of(part, min(warmup // every, part.steps - 1))
+        scope = Scope.of(part, warmup // every)
         misses = _lru_misses(part, slots, scope)
         facts = trace_facts(part, scope)
         found.append(

@@ -74,8 +74,9 @@ class RoutingTrace:
         )
 
     def every(self, n: int) -> RoutingTrace:
-        """A subsample: each n-th pass alone. It breaks the reuse that a cache lives from."""
-        keep = np.arange(0, self.steps, n)
+        """A subsample: each n-th verification step alone, no prefill. It breaks the reuse that a
+        cache lives from."""
+        keep = np.flatnonzero(~self.prefill)[::n]
         lengths = np.diff(self.step_starts)
         chosen = np.repeat(np.isin(np.arange(self.steps), keep), lengths)
         return replace(

@@ -132,3 +132,15 @@ def working_sets(result: Structure) -> go.Figure:
         colorbar={"title": "experts"},
     )
     return figure
+
+
+def reuse(result: Structure) -> go.Figure:
+    """Median reuse distance in each window of time, by layer."""
+    figure = _figure("window of time", "layer")
+    figure.add_heatmap(
+        z=[list(layer.reuse_p50_over_time) for layer in result.layers],
+        y=[layer.layer for layer in result.layers],
+        colorscale="Viridis",
+        colorbar={"title": "depth"},
+    )
+    return figure

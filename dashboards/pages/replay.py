@@ -140,6 +140,7 @@ def structure_page(result: Structure) -> str:
         tables,
         [
             ("Shared experts by layer", figures.overlaps(result)),
+            ("Reuse distance (median LRU depth) by layer and time", figures.reuse(result)),
             ("Distinct experts by layer and time", figures.working_sets(result)),
         ],
         (),

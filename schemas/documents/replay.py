@@ -215,7 +215,8 @@ class LayerStructure(Document):
     experts_used: int
     effective_experts: float = Field(description="exp(entropy) of the popularity")
     working_set: tuple[float | None, ...] = Field(description="distinct experts, by `spans`")
-    working_set_over_time: tuple[int, ...]
+    working_set_over_time: tuple[int, ...] = Field(description="windows of equal numbers of passes")
+    reuse_p50_over_time: tuple[float | None, ...] = Field(description="the same windows")
 
 
 class Coverage(Document):

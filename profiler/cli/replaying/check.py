@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import rich_click as click
 from click.exceptions import Exit
 
 from lanescope.attribution.replay.check import check
 from lanescope.dashboards.terminal import Column, console, table
-from lanescope.profiler.cli.replaying.common import mapping, trace_options
+from lanescope.profiler.cli.replaying.common import (
+    Source,
+    source_options,
+)
 from lanescope.schemas.errors import ExitCode
 
 
 @click.command("check")
-@trace_options
+@source_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
-def command(
-    trace: Path, columns: tuple[str, ...], axes: str, experts: int | None, as_json: bool
-) -> None:
+def command(source: Source, as_json: bool) -> None:
     """Count what TRACE holds. Exit code 3 when it cannot be replayed as it is."""
-    result = check(trace, mapping(columns), experts, axes)
+    result = check(source.path, source.columns, source.experts, source.axes)
     if as_json:
         click.echo(result.model_dump_json(by_alias=True))
     else:

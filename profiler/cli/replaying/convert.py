@@ -7,21 +7,20 @@ from pathlib import Path
 import rich_click as click
 
 from lanescope.attribution.replay.files import write_trace
-from lanescope.profiler.cli.replaying.common import FILE, load, step_option, trace_options
+from lanescope.profiler.cli.replaying.common import (
+    FILE,
+    Source,
+    source_options,
+)
 
 
 @click.command("convert")
-@trace_options
-@step_option
+@source_options()
 @click.argument("out", type=FILE)
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
 def command(
-    trace: Path,
+    source: Source,
     out: Path,
-    columns: tuple[str, ...],
-    axes: str,
-    experts: int | None,
-    tokens_per_step: int | None,
     force: bool,
 ) -> None:
     """Turn TRACE (Parquet, CSV, .npy, .npz) into the routing trace OUT.
@@ -29,7 +28,7 @@ def command(
     For a file with other column names: --column step=verify_step --column experts=topk_ids
     (a list column, or the prefix of numbered ones). For an array: --axes ltk.
     """
-    loaded = load(trace, columns, axes, experts, tokens_per_step)
+    loaded = source.load()
     write_trace(loaded, out, force)
     click.echo(
         f"{out}: {loaded.tokens:,} tokens x {len(loaded.layers)} layers x top-{loaded.top_k} of "

@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
+from rich.console import Console
 
 from lanescope.attribution.replay.cost import read_cost_model
 from lanescope.attribution.replay.plan import Limits, MissCurves, from_hit_curves, miss_curves
 from lanescope.attribution.replay.planning import Memory, Price, plan
 from lanescope.dashboards.pages.replay import plan_page
-from lanescope.dashboards.terminal import Column, console, table
+from lanescope.dashboards.terminal import Column, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
+    Output,
+    Source,
     costs,
-    load,
     notes,
-    step_option,
+    output_options,
+    source_options,
     warmup_option,
     write_text,
 )
@@ -49,13 +52,9 @@ SIZE = Size()
 
 
 @click.command("plan")
-@click.argument("trace", type=FILE, required=False)
+@source_options(required=False)
 @click.option("--curves", "curve_file", type=FILE, help="Hit-by-slots curves instead of a trace.")
 @click.option("--routed", type=float, help="Routed rows per layer-step of --curves: (K+1) x top-k.")
-@click.option("--column", "columns", multiple=True, metavar="ROLE=NAME", help="As in `run`.")
-@click.option("--axes", default="tlk", help="Axes of a NumPy array: t, l, k.")
-@click.option("--experts", type=click.IntRange(1), help="Experts per layer.")
-@step_option
 @warmup_option
 @click.option("--budget", type=click.IntRange(1), help="Slots over all layers.")
 @click.option(
@@ -74,18 +73,12 @@ SIZE = Size()
 @click.option("--model", type=FILE, help="Cost model file of `lanescope model`.")
 @click.option("--accepted", type=float, help="Accepted tokens per step, for tokens per second.")
 @click.option("--out", type=FILE, help="Write the planned slot map here.")
-@click.option("--force", is_flag=True, help="Overwrite files.")
-@click.option("--html", type=FILE, help="Write a page with tables and figures here.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-@click.option("--plain", is_flag=True, help="No colour.")
+@output_options
 def command(
-    trace: Path | None,
+    source: Source | None,
+    output: Output,
     curve_file: Path | None,
     routed: float | None,
-    columns: tuple[str, ...],
-    axes: str,
-    experts: int | None,
-    tokens_per_step: int | None,
     warmup: int,
     budget: int | None,
     maps: tuple[Path, ...],
@@ -96,10 +89,6 @@ def command(
     model: Path | None,
     accepted: float | None,
     out: Path | None,
-    force: bool,
-    html: Path | None,
-    as_json: bool,
-    plain: bool,
     **memory: int | None,
 ) -> None:
     """Divide a slot budget over the layers of TRACE for the fewest misses; context against slots.
@@ -114,15 +103,15 @@ def command(
         raise UsageError(
             "neither --budget nor --context", "give slots to divide, or memory to share"
         )
-    if trace is not None and curve_file is None:
-        loaded = load(trace, columns, axes, experts, tokens_per_step)
-        found, source = miss_curves(loaded, warmup), loaded.source
+    if source is not None and curve_file is None:
+        loaded = source.load()
+        found, name = miss_curves(loaded, warmup), loaded.source
         if accepted is None and found.routed_per_layer_step == loaded.top_k:
             accepted = 1.0
-    elif curve_file is not None and trace is None:
+    elif curve_file is not None and source is None:
         if routed is None:
             raise UsageError("--curves without --routed", "give (K+1) x top-k")
-        found, source = read_curves(curve_file, routed), curve_file.name
+        found, name = read_curves(curve_file, routed), curve_file.name
     else:
         raise UsageError("give either a TRACE or --curves")
     limits = Limits(
@@ -131,18 +120,13 @@ def command(
         granule,
     )
     price = Price(read_cost_model(model) if model else None, accepted)
-    result = plan(found, source, limits, budget, given, _memory(memory, contexts), contexts, price)
+    result = plan(found, name, limits, budget, given, _memory(memory, contexts), contexts, price)
     if out is not None:
         if budget is None:
             raise UsageError("--out without --budget", "there is no division to write")
         chosen = SlotMap(schema="lanescope.slots/1", per_layer=result.divisions[0].slots)
-        write_text(out, chosen.as_json(), force)
-    if html is not None:
-        write_text(html, plan_page(result), force)
-    if as_json:
-        click.echo(result.model_dump_json(by_alias=True))
-        return
-    show(result, plain)
+        write_text(out, chosen.as_json(), output.force)
+    output.emit(result, plan_page, show)
 
 
 def _memory(memory: dict[str, int | None], contexts: tuple[int, ...]) -> Memory | None:
@@ -177,9 +161,8 @@ def read_curves(path: Path, routed: float) -> MissCurves:
         ) from exc
 
 
-def show(result: Plan, plain: bool = False) -> None:
+def show(result: Plan, con: Console) -> None:
     """The divisions, and the context-slot curve where memory was given."""
-    con = console(plain=plain)
     if result.divisions:
         rows = []
         for d in result.divisions:

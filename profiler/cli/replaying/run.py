@@ -6,31 +6,31 @@ from pathlib import Path
 
 import rich_click as click
 from click.exceptions import Exit
+from rich.console import Console
 
 from lanescope.attribution.replay.against import agreement, write_misses
 from lanescope.attribution.replay.cost import read_cost_model
 from lanescope.attribution.replay.policies import ABOUT, DEFAULT, Scope, priced, replay
 from lanescope.dashboards.pages.replay import run_page
-from lanescope.dashboards.terminal import Column, console, table
+from lanescope.dashboards.terminal import Column, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
+    Output,
+    Source,
     costs,
-    load,
     notes,
+    output_options,
     say,
     slots_of,
-    step_option,
-    trace_options,
+    source_options,
     warmup_option,
-    write_text,
 )
 from lanescope.schemas.documents.replay import Agreement, Replay
 from lanescope.schemas.errors import ExitCode
 
 
 @click.command("run", epilog="Policies: " + "; ".join(f"{k}: {v}" for k, v in ABOUT.items()))
-@trace_options
-@step_option
+@source_options()
 @warmup_option
 @click.option("--slots", required=True, help="Slots per layer: a number, or a slot map (JSON).")
 @click.option(
@@ -41,16 +41,10 @@ from lanescope.schemas.errors import ExitCode
 @click.option("--misses", "misses_out", type=FILE, help="Write LRU's misses per layer-step here.")
 @click.option("--model", type=FILE, help="Cost model file of `lanescope model`.")
 @click.option("--accepted", type=float, help="Accepted tokens per step, for tokens per second.")
-@click.option("--force", is_flag=True, help="Overwrite files.")
-@click.option("--html", type=FILE, help="Write a page with tables and figures here.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the table.")
-@click.option("--plain", is_flag=True, help="No colour.")
+@output_options
 def command(
-    trace: Path,
-    columns: tuple[str, ...],
-    axes: str,
-    experts: int | None,
-    tokens_per_step: int | None,
+    source: Source,
+    output: Output,
     warmup: int,
     slots: str,
     policies: tuple[str, ...],
@@ -59,13 +53,9 @@ def command(
     misses_out: Path | None,
     model: Path | None,
     accepted: float | None,
-    force: bool,
-    html: Path | None,
-    as_json: bool,
-    plain: bool,
 ) -> None:
     """Replay policies side by side over TRACE at a slot map."""
-    loaded = load(trace, columns, axes, experts, tokens_per_step)
+    loaded = source.load()
     names = tuple(policies) or DEFAULT
     if (against or misses_out) and "lru" not in names:
         names = ("lru", *names)
@@ -75,23 +65,17 @@ def command(
         found = agreement(against, loaded, lru, scope)
         result = result.model_copy(update={"agreement": found})
     if misses_out is not None and lru is not None:
-        write_misses(misses_out, loaded, lru, scope, force)
+        write_misses(misses_out, loaded, lru, scope, output.force)
     if model is not None:
         result = priced(result, read_cost_model(model), accepted)
-    if html is not None:
-        write_text(html, run_page(result), force)
-    if as_json:
-        click.echo(result.model_dump_json(by_alias=True))
-    else:
-        show(result, plain)
+    output.emit(result, run_page, show)
     if result.agreement is not None and result.agreement.equal < result.agreement.layer_steps:
         raise Exit(ExitCode.GATE_FAIL)
 
 
-def show(result: Replay, plain: bool = False) -> None:
+def show(result: Replay, con: Console) -> None:
     """The policy table in the terminal."""
     facts = result.trace
-    con = console(plain=plain)
     low, high = facts.tokens_per_step
     width = f"{low}" if low == high else f"{low} to {high}"
     say(

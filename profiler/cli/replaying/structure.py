@@ -9,60 +9,43 @@ from rich.console import Console
 
 from lanescope.attribution.replay.structure import structure
 from lanescope.dashboards.pages.replay import structure_page
-from lanescope.dashboards.terminal import Column, console, table
+from lanescope.dashboards.terminal import Column, table
 from lanescope.profiler.cli.replaying.common import (
     FILE,
-    load,
+    Output,
+    Source,
     notes,
+    output_options,
     say,
     slots_of,
-    step_option,
-    trace_options,
+    source_options,
     warmup_option,
-    write_text,
 )
 from lanescope.schemas.documents.replay import Structure
 
 
 @click.command("structure")
-@trace_options
-@step_option
+@source_options()
 @warmup_option
 @click.option("--slots", help="Slots per layer, for what concerns misses: a number or a slot map.")
 @click.option("--predictor", type=FILE, help="Parquet: step, layer, e0 ...: predicted experts.")
-@click.option("--html", type=FILE, help="Write a page with tables and figures here.")
-@click.option("--force", is_flag=True, help="Overwrite --html.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of the tables.")
-@click.option("--plain", is_flag=True, help="No colour.")
+@output_options
 def command(
-    trace: Path,
-    columns: tuple[str, ...],
-    axes: str,
-    experts: int | None,
-    tokens_per_step: int | None,
+    source: Source,
+    output: Output,
     warmup: int,
     slots: str | None,
     predictor: Path | None,
-    html: Path | None,
-    force: bool,
-    as_json: bool,
-    plain: bool,
 ) -> None:
     """Overlaps against chance, reuse, working sets; what predictors and subsamples are worth."""
-    loaded = load(trace, columns, axes, experts, tokens_per_step)
+    loaded = source.load()
     budget = None if slots is None else slots_of(slots, loaded)
     result = structure(loaded, budget, warmup, predictor)
-    if html is not None:
-        write_text(html, structure_page(result), force)
-    if as_json:
-        click.echo(result.model_dump_json(by_alias=True))
-        return
-    show(result, plain)
+    output.emit(result, structure_page, show)
 
 
-def show(result: Structure, plain: bool = False) -> None:
+def show(result: Structure, con: Console) -> None:
     """The tables in the terminal."""
-    con = console(plain=plain)
     facts = result.trace
     say(
         f"{facts.source}: {facts.scored_steps:,} verification steps, {len(facts.layers)} layers, "

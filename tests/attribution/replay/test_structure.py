@@ -167,3 +167,17 @@ def test_a_subsample_loses_the_reuse_that_was_planted() -> None:
     whole, half, *_ = structure(trace, dict.fromkeys(trace.layers, 20)).subsamples
     assert (whole.every, half.every) == (1, 2)
     assert half.hit_rate < whole.hit_rate - 0.05
+
+
+def test_prefill_passes_are_no_part_of_a_subsample() -> None:
+    recipe = Recipe(
+        tokens=400, layers=2, experts=32, top_k=4, prefill_every=1, prefill_tokens=3, repeat=0.4
+    )
+    trace = generate(recipe)
+    found = structure(trace, dict.fromkeys(trace.layers, 16))
+    verified = int((~trace.prefill).sum())
+    assert [s.steps for s in found.subsamples] == [
+        verified,
+        *(-(-verified // n) for n in (2, 4, 8)),
+    ]
+    assert all(len(layer.reuse_p50_over_time) == 100 for layer in found.layers)

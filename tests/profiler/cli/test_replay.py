@@ -234,3 +234,17 @@ def test_help_brings_no_compiler_with_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+def test_the_bypass_can_be_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten-token prefill passes go through the cache until the bypass begins below ten."""
+    path = str(tmp_path / "t.parquet")
+    sizes = "--tokens 195 --layers 2 --experts 16 --top-k 2 --prefill-tokens 10 --prefill-every 5"
+    assert call("generate", path, *sizes.split()) == 0
+    args = ["run", path, "--slots", "6", "--policy", "lru"]
+    through = document(capsys, *args)
+    past = document(capsys, *args, "--bypass-over", "9")
+    assert through["trace"]["bypassed_passes"] == 0
+    assert through["policies"][0]["prefill_misses"] > 0
+    assert past["trace"]["bypassed_passes"] == past["trace"]["prefill_passes"] > 0
+    assert past["policies"][0]["prefill_misses"] == 0
