@@ -10,13 +10,13 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lanescope.profiler.adapters.commands import run as run_command
 from lanescope.schemas.documents.lane import Tracer
 from lanescope.schemas.errors import LanescopeError, UnusableInput
 
@@ -53,7 +53,7 @@ class Nsight:
 
     def has(self, option: str, command: str = "profile") -> bool:
         """Whether this version knows an option."""
-        done = _run([str(self.program), command, "--help"], self.environment(), 60)
+        done = run_command([str(self.program), command, "--help"], self.environment(), 60)
         return option in done[1]
 
 
@@ -67,7 +67,7 @@ def find(tracer: Tracer | None = None) -> Nsight:
         program = _program(place)
         if program is None:
             continue
-        code, text = _run(
+        code, text = run_command(
             [str(program), "--version"], {"PATH": "/usr/bin:/bin", "HOME": "/tmp"}, 60
         )
         found = re.search(r"version (\d+\.\d+\.\d+[\w.\-]*)", text)
@@ -96,28 +96,6 @@ def _program(place: Path) -> Path | None:
         if os.access(place / inside, os.X_OK):
             return place / inside
     return None
-
-
-def _run(words: list[str], environment: dict[str, str], seconds: float) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            words,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as exc:
-        return 124, f"no end within {seconds:g} s: {_text(exc.stdout)}"
-    except OSError as exc:
-        return 127, str(exc)
-    return done.returncode, _text(done.stdout)
-
-
-def _text(data: bytes | None) -> str:
-    return (data or b"").decode(errors="replace")
 
 
 class Session:
@@ -218,7 +196,7 @@ def export(nsight: Nsight, report: Path, target: Path, seconds: float) -> None:
     partial.unlink(missing_ok=True)
     words = [str(nsight.program), "export", "--type=sqlite", "--force-overwrite=true"]
     environment = nsight.environment() | {"TMPDIR": str(target.parent)}
-    code, text = _run([*words, "-o", str(partial), str(report)], environment, seconds)
+    code, text = run_command([*words, "-o", str(partial), str(report)], environment, seconds)
     if code != 0 or not partial.is_file() or partial.stat().st_size == 0:
         partial.unlink(missing_ok=True)
         again = f"nsys export --type=sqlite -o {target} {report}"
@@ -241,7 +219,7 @@ def self_test(nsight: Nsight) -> dict[str, object]:
         report, target = Path(scratch, "selftest.nsys-rep"), Path(scratch, "selftest.sqlite")
         words = [str(nsight.program), "profile", "--trace=nvtx", "--sample=none"]
         words += ["--cpuctxsw=none", "-o", str(report), "/bin/true"]
-        code, text = _run(words, nsight.environment() | {"TMPDIR": scratch}, 120)
+        code, text = run_command(words, nsight.environment() | {"TMPDIR": scratch}, 120)
         if code != 0 or not report.is_file():
             raise UnusableInput(
                 f"{nsight.program}: cannot profile /bin/true: exit {code}: {_last(text)}",

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 HZ = 4.0
 
 try:
@@ -126,6 +123,9 @@ def _closing() -> Callable[[float], bool]:
 
 
 def _write(rows: list[dict[str, Any]], reasons: dict[str, str], target: Path) -> None:
+    import pyarrow as pa  # slow to import: not before the first sample
+    import pyarrow.parquet as pq
+
     types = {"unix_ns": pa.int64(), "uuid": pa.string(), "cost_ns": pa.int64()}
     types |= dict.fromkeys(COLUMNS, pa.int64())
     note = {f"null:{name}": why for name, why in reasons.items()}
@@ -141,8 +141,12 @@ class Sampler:
     def __init__(self, uuids: list[str], target: Path) -> None:
         self.uuids, self.target = uuids, target
         self._child: subprocess.Popen[bytes] | None = None
+        self._why = ""
 
     def __enter__(self) -> Sampler:
+        devices, self._why = _open()
+        if not devices:
+            return self
         words = [sys.executable, "-m", "lanescope.profiler.adapters.nvml", str(self.target)]
         self._child = subprocess.Popen(
             [*words, *self.uuids],
@@ -154,7 +158,8 @@ class Sampler:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        assert self._child is not None
+        if self._child is None:
+            return
         if self._child.stdin:
             self._child.stdin.close()
         try:
@@ -165,6 +170,11 @@ class Sampler:
 
     def summary(self) -> dict[str, Any]:
         """Mean, min and max of each field over the probe; null with the reason where none."""
+        if self._child is None:
+            return {"samples": 0, "why": self._why or "no GPU"}
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
             table = pq.read_table(self.target)
         except (OSError, pa.ArrowInvalid):

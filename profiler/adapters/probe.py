@@ -214,6 +214,19 @@ def _finish(request: Request) -> None:
             request.tokens_by = "chunks"
 
 
+def first_model(url: str, key: str) -> str:
+    """The first model that a server lists. Raises `UnusableInput` where it lists none."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        answer = httpx.get(url + "/v1/models", headers=headers, timeout=10, trust_env=False)
+        answer.raise_for_status()
+        return str(answer.json()["data"][0]["id"])
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError, TypeError) as exc:
+        raise UnusableInput(
+            f"{url}/v1/models: {type(exc).__name__}: no model listed", "check address and key"
+        ) from exc
+
+
 def run(client: Client, prompts: list[Prompt], phase: str) -> list[Request]:
     """Every prompt, repetition and concurrency of a probe; rows in the order of asking."""
     rows: list[Request] = []

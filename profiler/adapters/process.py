@@ -14,26 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from lanescope.profiler.adapters import procs, source
+from lanescope.profiler.adapters.commands import run as run_command
 from lanescope.profiler.adapters.launcher import LaunchError
 from lanescope.profiler.adapters.nsight import Nsight
 from lanescope.profiler.window.plan import Plan, command_with, environment_with
 from lanescope.profiler.window.redact import Redactor, environment_names, fingerprint
 from lanescope.schemas.documents.lane import PLACEHOLDER
 from lanescope.schemas.errors import LanescopeError, UnusableInput
-
-#: stands between the engine and its log file; ends with the engine
-PUMP = """
-import datetime, signal, sys
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
-with open(sys.argv[1], "ab", buffering=0) as log:
-    for line in sys.stdin.buffer:
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
-        try:
-            log.write(now.replace("+00:00", "Z").encode() + b" " + line)
-        except OSError:
-            pass  # a full disk must not stop the engine
-"""
 
 
 class Processes:
@@ -160,12 +147,7 @@ class Processes:
         self.scratch.mkdir(mode=0o700, exist_ok=True)
         if self.nsight.library_path:
             environment["LD_LIBRARY_PATH"] = self.nsight.library_path
-        pump = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", PUMP, str(self.private / "engine.log")],
-            stdin=subprocess.PIPE,
-            env={procs.MARK: self.run},
-            start_new_session=True,
-        )
+        pump = procs.pump(sys.executable, str(self.private / "engine.log"), {procs.MARK: self.run})
         try:
             self._child = subprocess.Popen(
                 command,
@@ -198,21 +180,7 @@ class Processes:
             "TMPDIR": str(self.scratch),
             procs.MARK: self.run,
         }
-        try:
-            done = subprocess.run(
-                words,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return 124, f"no end within {seconds:g} s"
-        except OSError as exc:
-            return 127, str(exc)
-        return done.returncode, done.stdout.decode(errors="replace")
+        return run_command(words, environment, seconds)
 
     def stop_candidate(self) -> dict[str, Any]:
         """The engine first, so that the tracer ends by itself; then whatever is left."""
@@ -246,4 +214,6 @@ class Processes:
 
 def _of_tracer(pid: int) -> bool:
     line = procs.argv(pid)
-    return Path(line[0]).name.startswith("nsys") or (len(line) > 3 and line[3:5] == ["-c", PUMP])
+    return Path(line[0]).name.startswith("nsys") or (
+        len(line) > 3 and line[3:5] == ["-c", procs.PUMP]
+    )

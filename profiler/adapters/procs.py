@@ -8,11 +8,40 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 #: the variable that marks every process of a window's candidate, whatever session it moved to
 MARK = "LANESCOPE_LANE_RUN"
+
+#: stands between an engine and its log file: puts a time before each line, and never fails, since
+#: an engine dies of a log that cannot be written
+PUMP = """
+import datetime, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+log = None
+for line in sys.stdin.buffer:
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+    try:
+        log = log or open(sys.argv[1], "ab", buffering=0)
+        log.write(now.replace("+00:00", "Z").encode() + b" " + line)
+    except OSError:
+        pass
+"""
+
+
+def pump(python: str, log: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start the pump in a session of its own; the engine writes into its standard input."""
+    return subprocess.Popen(
+        [python, "-I", "-S", "-c", PUMP, log],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def pids() -> list[int]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+from lanescope.profiler.adapters import commands
 from lanescope.profiler.adapters.failsafe import Armed, FailsafeError
 
 BOOT_UNIT = "lanescope-restore-at-boot.service"
@@ -29,19 +29,7 @@ def _systemctl(*words: str) -> tuple[int, str]:
 
 
 def _run(words: list[str]) -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as exc:
-        return 127, f"{type(exc).__name__}"
-    return done.returncode, done.stdout
+    return commands.run(words, dict(os.environ), 30)
 
 
 class Systemd:

@@ -25,6 +25,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "attribute": ("attribute", "Where a decode step's time goes, from one trace."),
     "cache": ("cache", "Show or clear the staged tables of traces seen before."),
     "capture": ("capture", "Profile a live window, and bring the incumbent back."),
+    "probe": ("probe", "Probe a server: TTFT, gaps, tokens per second, other clients."),
+    "lane": ("lane", "Check lane files and show what differs between two lanes."),
+    "scrub": ("scrub", "Make a shareable export of a trace, and prove it."),
+    "windows": ("windows", "List and show captured windows."),
+    "doctor": ("doctor", "What this machine can do for a window, and the remedy where it cannot."),
     "receipt": ("receipt", "Hold a window's folder against its manifest."),
     "replay": (
         "replay",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lanescope.profiler.window.redact import HIDDEN, Redactor, fingerprint, is_secret
-from lanescope.schemas.documents.lane import Lane, option_values
+from lanescope.schemas.documents.lane import Lane, Secret, option_values
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,49 @@ def differences(a: Lane, b: Lane) -> list[Difference]:
     return compare(axes(a), axes(b))
 
 
-def container_axes(found: dict[str, Any]) -> dict[str, str]:
-    """A container's record in the same axes as a lane file."""
+#: what an engine fills in where nothing was asked for
+DEFAULTS = {
+    "container.ipc": "private",
+    "container.shm_bytes": "67108864",
+    "container.memory_bytes": "0",
+    "container.runtime": "runc",
+    "container.network": "default",
+    "restart": "no",
+    "log": "json-file",
+}
+
+
+def as_container(lane: Lane, image: dict[str, Any]) -> dict[str, str]:
+    """A lane file in the axes of the container that it would become."""
+    flat = {a: v for a, v in axes(lane).items() if not a.startswith("secrets.")}
+    flat["image"] = image.get("Id") or str(lane.image)
+    entry = lane.entrypoint or (image.get("Config") or {}).get("Entrypoint") or []
+    flat["entrypoint"] = " ".join(entry)
+    flat.pop("ports", None)
+    if lane.container.network == "bridge":
+        flat.update({f"ports.{port}/tcp": str(port) for port in lane.ports})
+    for name, secret in lane.secrets.items():
+        if secret.as_variable:
+            flat[f"environment.{name}"] = _secret_text(secret)
+    return _asked_for(flat)
+
+
+def _secret_text(secret: Secret) -> str:
+    """The value, to be compared and never shown; its source where it cannot be read."""
+    try:
+        if secret.file is not None:
+            return Path(secret.file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return f"file {secret.file}"
+    return os.environ.get(secret.variable or "", f"variable {secret.variable}")
+
+
+def _asked_for(flat: dict[str, str]) -> dict[str, str]:
+    return {axis: value for axis, value in flat.items() if value and DEFAULTS.get(axis) != value}
+
+
+def container_axes(found: dict[str, Any], image: dict[str, Any]) -> dict[str, str]:
+    """A container's record in the same axes as a lane file; what its image gives is left out."""
     config, host = found["Config"], found["HostConfig"]
     flat: dict[str, str] = {
         "launcher": "docker",
@@ -112,11 +155,13 @@ def container_axes(found: dict[str, Any]) -> dict[str, str]:
         flat["devices"] = " ".join(request.get("DeviceIDs") or [str(request.get("Count"))])
     for port, bound in (host.get("PortBindings") or {}).items():
         flat[f"ports.{port}"] = " ".join(b.get("HostPort", "") for b in bound or [])
+    of_image = (image.get("Config") or {}).get("Env") or []
     for item in config.get("Env") or []:
         name, _, value = item.partition("=")
-        flat[f"environment.{name}"] = value
+        if item not in of_image:
+            flat[f"environment.{name}"] = value
     for mount in found.get("Mounts") or []:
         mode = "rw" if mount.get("RW") else "ro"
         flat[f"mounts.{mount['Destination']}"] = f"{mount.get('Source', '')} ({mode})"
     flat.update(command_axes(config.get("Cmd") or []))
-    return {axis: value for axis, value in flat.items() if value}
+    return _asked_for(flat)

@@ -112,7 +112,7 @@ def _probe(run: Run, phase: str, limit_s: float) -> dict[str, Any]:
     figures.write_rows(run.folder, phase, rows)
     found = figures.probe_figures(rows, bracket)
     found["gpu"] = sampler.summary()
-    run.results[phase] = {"figures": found, "rows": rows}
+    run.results[phase] = {"figures": found}
     run.folder.write_json(f"probe-{phase}.json", found)
     _failures(rows)
     return {k: found[k] for k in ("requests", "contamination", "not_reported", "wall_s")}
@@ -185,6 +185,7 @@ def _control(run: Run, word: str) -> dict[str, Any]:
 def stop_profile(run: Run) -> dict[str, Any]:
     """Close the collection, check it, and wait for a file that keeps its size."""
     bounds = run.plan.window.durations
+    run.mark("stopping")
     facts = _close(run)
     report = nsight.settled_report(run.folder.private / "report", bounds.stable_s, bounds.stop_s)
     run.mark("collected")

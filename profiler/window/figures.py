@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -24,6 +25,14 @@ def write_rows(folder: Folder, phase: str, rows: list[probe.Request]) -> None:
             for at, (t, tokens) in enumerate(request.chunk_rows)
         ],
     )
+
+
+def read_rows(folder: Folder, phase: str) -> list[probe.Request]:
+    """The request rows of a probe as written, for a window that another runner finishes."""
+    path = folder.path / f"probe-{phase}.requests.jsonl"
+    if not path.exists():
+        return []
+    return [probe.Request(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def probe_figures(rows: list[probe.Request], bracket: metrics.Bracket) -> dict[str, Any]:

@@ -6,14 +6,16 @@ import contextlib
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lanescope.profiler.adapters import nsight
 from lanescope.profiler.window import attribution, figures, scrub
 from lanescope.profiler.window.folder import sha256_of
 from lanescope.profiler.window.run import Run
-from lanescope.schemas.catalogue import Artifact, Window, open_catalogue
 from lanescope.schemas.documents.receipt import Outcome
+
+if TYPE_CHECKING:
+    from lanescope.schemas.catalogue import Artifact, AttributionRow
 
 TRACE = "trace.sqlite"
 
@@ -26,8 +28,10 @@ def export(run: Run) -> dict[str, Any]:
     raw = private / "raw.sqlite"
     if not raw.exists():
         nsight.export(run.nsight, report, raw, run.plan.window.durations.export_s)
-    known = [*run.redact.values]
-    result = scrub.scrub(raw, run.folder.path / TRACE, known)
+    target = run.folder.path / TRACE
+    result: dict[str, Any] = {"made": "before this runner"}
+    if not target.exists():  # it has its name only once it is whole and proved
+        result = scrub.scrub(raw, target, run.redact.values)
     run.results["kernels"] = nsight.kernels(run.folder.path / TRACE)
     return {
         "report_sha256": sha256_of(report),
@@ -55,6 +59,7 @@ def keep_log(run: Run) -> None:
 def attribute(run: Run) -> dict[str, Any]:
     """Slowdown, the attribution of the export, gates. No kernels is a result, not a failure."""
     facts: dict[str, Any] = {"slowdown": _slowdown(run)}
+    facts["gates"] = attribution.gates(run.plan.gates, run.folder.path, run.plan.baseline)
     if run.results.get("kernels") == 0:
         facts["attribution"] = "no device activity: the report holds no kernels"
         return facts
@@ -62,22 +67,25 @@ def attribute(run: Run) -> dict[str, Any]:
     facts["attribution"] = attribution.attribute(
         run.folder.path / TRACE, target, run.plan.window.profile
     )
-    facts["gates"] = attribution.gates(run.plan.gates, run.folder.path)
+    run.results["attribution"] = facts["attribution"]
     return facts
 
 
 def _slowdown(run: Run) -> dict[str, Any]:
-    both = [run.results.get(phase) for phase in ("control", "profiled")]
-    if None in both:
-        return {"percent": None, "why": "one of the probes is missing"}
-    found = figures.slowdown(*[b["rows"] for b in both if b])
+    control, profiled = (figures.read_rows(run.folder, phase) for phase in ("control", "profiled"))
+    found = figures.slowdown(control, profiled)
     run.results["slowdown"] = found
     return found
 
 
 def catalogue(run: Run) -> dict[str, Any]:
     """One row for the window and one for each file worth finding again."""
+    from lanescope.schemas.catalogue import Window, open_catalogue  # slow to import: last
+
     with contextlib.closing(open_catalogue()) as store, store.write() as session:
+        for before in session.query(Window).filter_by(run=run.run):
+            session.delete(before)  # a killed runner's
+        session.flush()
         row = Window(
             run=run.run,
             incumbent=run.plan.incumbent.name,
@@ -89,12 +97,33 @@ def catalogue(run: Run) -> dict[str, Any]:
             facts={"plan_sha256": run.plan.sha256, "nsys": run.nsight.version},
         )
         row.artifacts = _artifacts(run)
+        row.attributions = _attributions(run)
         session.add(row)
         return {"catalogue": store.name, "artifacts": len(row.artifacts)}
 
 
+def _attributions(run: Run) -> list[AttributionRow]:
+    """The attribution of this window's export, where there is one."""
+    from lanescope.schemas.catalogue import AttributionRow
+
+    found = run.results.get("attribution")
+    if found is None:
+        return []
+    return [
+        AttributionRow(
+            lane=run.plan.candidate.name,
+            trace_sha256=sha256_of(run.folder.path / TRACE),
+            folder=str(run.folder.path / found["folder"]),
+            steps=found["steps"],
+            wall_ms=found["wall_ms"],
+        )
+    ]
+
+
 def conclude(run: Run, outcome: Outcome, state: str) -> None:
     """The outcome on the window's row, and a row also for a window that failed."""
+    from lanescope.schemas.catalogue import Window, open_catalogue
+
     with contextlib.closing(open_catalogue()) as store, store.write() as session:
         row = session.query(Window).filter_by(run=run.run).one_or_none()
         if row is None:
@@ -122,6 +151,8 @@ def _artifacts(run: Run) -> list[Artifact]:
 
 
 def _artifact(path: Path, name: str, private: bool) -> Artifact:
+    from lanescope.schemas.catalogue import Artifact
+
     kinds = {".nsys-rep": "report", ".sqlite": "export", ".log": "log", ".jsonl": "probe"}
     kind = "receipt" if "receipts/" in name else kinds.get(path.suffix, "result")
     return Artifact(

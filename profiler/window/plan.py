@@ -28,6 +28,7 @@ class Plan:
     candidate_path: Path
     prompts: list[Prompt]
     gates: list[Path]
+    baseline: Path | None
     output: Path
     private: Path
     #: over the bytes of window, lanes, prompts and gates: a release is for exactly this
@@ -73,6 +74,7 @@ def load(path: Path) -> Plan:
         candidate_path=candidate_path,
         prompts=read_prompts(prompts_path),
         gates=gates,
+        baseline=base / window.baseline if window.baseline else None,
         output=output,
         private=base / window.private
         if window.private
@@ -101,6 +103,11 @@ def _hash(paths: list[Path]) -> str:
 
 def _check_together(plan: Plan) -> None:
     window, incumbent, candidate = plan.window, plan.incumbent, plan.candidate
+    if plan.baseline is not None and not (plan.baseline / "manifest.json").is_file():
+        raise UnusableInput(
+            f"{plan.path}: baseline: {plan.baseline} is no window's folder",
+            "name an earlier output",
+        )
     if incumbent.launcher != candidate.launcher:
         raise UnusableInput(
             f"{plan.path}: candidate.lane: launcher {candidate.launcher} beside an incumbent under "
@@ -147,23 +154,25 @@ def _check_mounts(plan: Plan, lane: Lane) -> None:
 
 def _secret(lane: Lane, path: Path, name: str) -> str:
     source = lane.secrets[name]
-    if source.variable is not None:
-        value = os.environ.get(source.variable, "")
+    return secret_value(path, f"secrets.{name}", source.file, source.variable)
+
+
+def secret_value(path: Path, key: str, file: str | None, variable: str | None) -> str:
+    """A secret from its file or variable; a refusal names `path` and `key`, never the value."""
+    if variable is not None:
+        value = os.environ.get(variable, "")
         if not value:
-            raise UnusableInput(
-                f"{path}: secrets.{name}.variable: {source.variable} is not set",
-                "set it, or use file",
-            )
+            raise UnusableInput(f"{path}: {key}.variable: {variable} is not set", "set it")
         return value
     try:
-        value = Path(source.file or "").read_text(encoding="utf-8").strip()
+        value = Path(file or "").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or "not text"
         raise UnusableInput(
-            f"{path}: secrets.{name}.file: {source.file}: {reason}", "name a file that can be read"
+            f"{path}: {key}.file: {file}: {reason}", "name a file that can be read"
         ) from exc
     if not value:
-        raise UnusableInput(f"{path}: secrets.{name}.file: {source.file} is empty", "fill it")
+        raise UnusableInput(f"{path}: {key}.file: {file} is empty", "fill it")
     return value
 
 

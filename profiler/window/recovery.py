@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from lanescope.profiler.adapters import procs
+from lanescope.profiler.window import states
 from lanescope.profiler.window.guard import Guard, choose
 from lanescope.profiler.window.plan import load
 from lanescope.profiler.window.run import Run
-from lanescope.profiler.window.runner import Runner
+from lanescope.profiler.window.runner import Runner, RunnerLost
 from lanescope.schemas.documents.receipt import Outcome
 from lanescope.schemas.errors import LanescopeError, UsageError
-
-
-class RunnerLost(LanescopeError):
-    """The runner was killed in the middle of a window."""
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -115,5 +112,6 @@ def resume(folder: Path, say: Callable[[str], Any]) -> int:
         run.mark("collected")
     walk = Runner(run, say)
     walk.last = found["state"]
-    walk.failure = RunnerLost(f"the runner was killed in {found['state']}", "resumed")
+    if found["state"] in [s.name for s in states.EXPERIMENT]:
+        walk.failure = RunnerLost(f"the runner was killed in {found['state']}", "resumed")
     return walk.finish().code

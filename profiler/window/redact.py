@@ -27,7 +27,8 @@ HIDDEN = "[redacted]"
 #: shorter values are words (`1`, `true`, `spawn`), not secrets
 SHORTEST = 6
 _ASSIGNED = re.compile(
-    r"""(?P<head>["']?(?P<name>-{0,2}[A-Za-z][\w\-]*)["']?(?:\s*[=:]\s*|\s+)["']?)(?P<secret>[^\s"',;&]+)"""
+    r"""(?P<head>(?:(?P<option>-{1,2}[A-Za-z][\w\-]*)["']?(?:\s*[=,]\s*|\s+)"""
+    r"""|(?P<name>[A-Za-z][\w\-]*)["']?\s*[=:]\s*)["'\[(]*)(?P<secret>[^\s"',;&\])]+)"""
 )
 
 
@@ -125,10 +126,9 @@ def forms(value: str) -> set[str]:
 
 def _hide_assigned(match: re.Match[str]) -> str:
     """`HF_TOKEN=x`, `--api-key x`, `"password": "x"`: hidden by the name before the value."""
-    head, name, value = match["head"], match["name"], match["secret"]
-    separated = "=" in head or ":" in head or name.startswith("-")
-    if separated and looks_secret_name(name) and value != HIDDEN:
-        # figures (`max_token: 64}`) and what opens a structure are not secrets
-        plain = re.fullmatch(r"[\d.]+[}\])]*|(true|false|null|None)[}\])]*|[{\[].*", value)
-        return match[0] if plain else head + HIDDEN
-    return match[0]
+    value = match["secret"]
+    if value == HIDDEN or not looks_secret_name(match["option"] or match["name"]):
+        return match[0]
+    # figures (`max_token: 64}`) and what opens a structure are not secrets
+    plain = re.fullmatch(r"[\d.]+}*|(true|false|null|None)}*|{.*", value)
+    return match[0] if plain else match["head"] + HIDDEN

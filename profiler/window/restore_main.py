@@ -144,20 +144,18 @@ class Way:
         for name, path in self.incumbent["in_command"].items():
             text = Path(path).read_text().strip()
             command = [word.replace(f"{{secret:{name}}}", text) for word in command]
-        with contextlib.ExitStack() as stack:
-            try:
-                log: Any = stack.enter_context(Path(self.incumbent["log"]).open("ab"))
-            except OSError:  # a full disk must not keep the incumbent down
-                log = subprocess.DEVNULL
-            child = subprocess.Popen(
-                command,
-                env=environment,
-                cwd=self.incumbent["workdir"] or "/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        pump = procs.pump(sys.executable, self.incumbent["log"], {})
+        child = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=self.incumbent["workdir"] or "/",
+            stdin=subprocess.DEVNULL,
+            stdout=pump.stdin,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        if pump.stdin:
+            pump.stdin.close()
         with contextlib.suppress(OSError):
             (HERE / "incumbent.pid").write_text(f"{child.pid} {procs.started(child.pid)}")
 

@@ -22,10 +22,11 @@ def abandon(run: Run, failure: BaseException | None) -> None:
     """
     if failure is None:
         return
-    if run.marked("collecting") and not run.marked("collected"):
+    if run.marked("collecting") and not run.marked("stopping"):
         try:
             if run.plan.candidate.tracer.mode == "session":
-                run.session.stop(run.launcher.run_inside, 60)
+                seconds = min(60.0, run.plan.window.durations.stop_s)
+                run.session.stop(run.launcher.run_inside, seconds)
                 run.mark("collected")
         except Exception as exc:  # noqa: BLE001 - the report may be lost; the incumbent may not
             run.results["abandoned"] = f"{type(exc).__name__}: {exc}"

@@ -14,6 +14,10 @@ from lanescope.schemas.documents.receipt import Outcome, Receipt
 from lanescope.schemas.errors import LanescopeError
 
 
+class RunnerLost(LanescopeError):
+    """The runner was killed in the middle of a window, and another finishes it."""
+
+
 class Runner:
     """One walk through the table."""
 
@@ -136,8 +140,10 @@ class Runner:
         if not restored:
             return Outcome.NOT_RESTORED
         if self.failure is not None:
-            stopped = isinstance(self.failure, Stopped | release.NotReleased | KeyboardInterrupt)
-            if not self.run.touched() and not stopped:
+            early = Stopped | release.NotReleased | KeyboardInterrupt
+            untouched = not self.run.touched()
+            stopped = isinstance(self.failure, early | RunnerLost if untouched else early)
+            if untouched and not stopped:
                 return Outcome.REFUSED
             return Outcome.STOPPED if stopped else Outcome.FAILED
         if offline_failure is not None or not self.run.marked("collected"):

@@ -289,7 +289,8 @@ class Lane(Strict):
         found = set()
         for option, value in option_values(self.command):
             found.add(option)
-            if option in wanted or value.startswith("{"):
+            guessed = value.startswith("{") and not PLACEHOLDER.match(value)
+            if option in wanted or guessed:
                 parse_json(f"command: {option or 'argument'}", PLACEHOLDER.sub("x", value))
         for name, value in self.environment.items():
             found.add(name)

@@ -22,7 +22,7 @@ class Outcome(Enum):
     )  # fmt: skip
     REFUSED = ("refused", 3, "a check failed before anything was touched")
     FAILED = ("failed", 20, "the experiment failed; the incumbent serves and was verified")
-    STOPPED = ("stopped", 21, "ended early by a person; the incumbent serves and was verified")
+    STOPPED = ("stopped", 21, "ended early; the incumbent serves")
     NOT_RESTORED = ("not restored", 22, "the incumbent could not be verified: act now")
     UNFINISHED = ("unfinished", 23, "captured and restored; a later step is missing")
 

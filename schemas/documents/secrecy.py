@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 _NAME = re.compile(
-    r"(^|[_\-])(token|key|apikey|secret|password|passwd|passphrase|pwd|credential|auth|"
-    r"authorization|bearer|cookie|jwt|pat|dsn)$",
+    r"((^|[_\-])(token|key|apikey|secret|pwd|credential|auth|authorization|bearer|cookie|jwt|pat|dsn)"
+    r"|password|passwd|passphrase)$",
     re.IGNORECASE,
 )
 _PLURAL = re.compile(

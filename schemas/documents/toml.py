@@ -39,14 +39,21 @@ def read(path: Path, model: type[Model]) -> Model:
         raise _refusal(path, exc, model) from None
 
 
+def first_problem(exc: ValidationError) -> str:
+    """The first mistake of a document that came from elsewhere than a file."""
+    first = exc.errors(include_url=False)[0]
+    return _explain(first, BaseModel)[0]
+
+
 def _refusal(path: Path, exc: ValidationError, model: type[BaseModel]) -> UnusableInput:
     errors = exc.errors(include_url=False)
     # an unknown key usually explains the missing one beside it: say it first
     first = min(errors, key=lambda e: e["type"] != "extra_forbidden")
-    key = ".".join(str(part) for part in first["loc"]) or "(whole file)"
+    # a mistake between keys names them itself
+    key = ": " + ".".join(map(str, first["loc"])) if first["loc"] else ""
     more = f"; {len(errors) - 1} more after it" if len(errors) > 1 else ""
     problem, remedy = _explain(first, model)
-    return UnusableInput(f"{path}: {key}: {problem}{more}", remedy)
+    return UnusableInput(f"{path}{key}: {problem}{more}", remedy)
 
 
 def _explain(error: Any, model: type[BaseModel]) -> tuple[str, str]:

@@ -91,7 +91,10 @@ class Window(Strict):
     output: str
     #: folder for what may hold secrets (the raw report); default: beside the output folder
     private: str | None = None
+    #: rules files that are scored on this window's control probe
     gates: list[str] = Field(default=[])
+    #: folder of an earlier window (the incumbent's own, say) that the gates compare with
+    baseline: str | None = None
     #: attribution profile, by name or file
     profile: str | None = None
 

@@ -80,6 +80,8 @@ class Bench:
         self.folder, self.nsys = folder, nsys
         self.environment = dict(environment)
         self.port = free_port()
+        #: words before every command: a systemd box's, say
+        self.prefix: list[str] = []
         (folder / "key").write_text(KEY + "\n")
         (folder / "prompts.jsonl").write_text(PROMPTS)
         self.incumbent, self.candidate = self.lane("incumbent"), self.lane("candidate")
@@ -94,6 +96,7 @@ class Bench:
             "failsafe": {"deadline_s": 60, "proof_s": 0.5, "lease_s": 4},
             "checks": {"free_gib": 0.01},
         }
+        self.bystanders()
 
     def lane(self, name: str) -> dict[str, Any]:
         raise NotImplementedError
@@ -113,7 +116,7 @@ class Bench:
     def call(self, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """The command line, from outside."""
         return subprocess.run(
-            [sys.executable, "-m", "lanescope", *words],
+            [*self.prefix, sys.executable, "-m", "lanescope", *words],
             env=self.environment | self._places(),
             capture_output=True,
             text=True,
@@ -130,8 +133,9 @@ class Bench:
 
     def begin(self) -> subprocess.Popen[str]:
         """Release and run the window without waiting for it."""
+        words = [sys.executable, "-m", "lanescope", "capture"]
         return subprocess.Popen(
-            [sys.executable, "-m", "lanescope", "capture", str(self.write()), "--release"],
+            [*self.prefix, *words, str(self.write()), "--release"],
             env=self.environment | self._places() | {"PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -150,7 +154,7 @@ class Bench:
     @property
     def output(self) -> Path:
         """The output folder of the last run."""
-        return max((self.folder / "out").iterdir(), key=lambda p: p.stat().st_ctime)
+        return self.folder / self.window["output"] / self.state.name
 
     def receipt(self, state: str) -> dict[str, Any]:
         """The receipt of one state."""
@@ -184,12 +188,76 @@ class Bench:
             time.sleep(0.1)
         return why
 
+    def until(self, runner: subprocess.Popen[str], state: str) -> None:
+        """Read what the runner says until it enters a state."""
+        assert runner.stdout
+        said = []
+        for line in runner.stdout:
+            said.append(line)
+            if f" {state}:" in line and "/" in line.split()[0]:
+                return
+        raise AssertionError(f"the runner never came to {state}: {''.join(said)}")
+
+    def end_of(self, runner: subprocess.Popen[str], seconds: float = 90) -> tuple[int, str]:
+        """Exit code and the rest of what it said."""
+        said, _ = runner.communicate(timeout=seconds)
+        return runner.returncode, said
+
+    def quick(self) -> None:
+        """The shortest window that still does everything."""
+        (self.folder / "prompts.jsonl").write_text(PROMPTS.splitlines(keepends=True)[0])
+        self.change(
+            probe={"max_tokens": 4, "warmup": 1},
+            durations={"settle_s": 0, "stable_s": 0.2, "stop_s": 8},
+            failsafe={"proof_s": 0.2, "lease_s": 1.5},
+            checks={"require_idle": False},
+        )
+
+    def bystanders(self) -> None:
+        """A process and an earlier result that no window may touch."""
+        self.bystander = subprocess.Popen(["sleep", "600"])
+        self.earlier = self.folder / "out" / "earlier-20260101T000000Z"
+        self.earlier.mkdir(parents=True, exist_ok=True)
+        (self.earlier / "WINDOW.md").write_text("done long ago\n")
+
+    def fired(self) -> int:
+        """How often the failsafe went off."""
+        return len(list(self.state.glob("restore-failsafe-*.json")))
+
+    def safe(self) -> None:
+        """What holds after every window, however it went."""
+        assert self.serving() == "", self.story()
+        assert self.failsafes() == []
+        runs = Path(os.environ["LANESCOPE_STATE"]) / "runs"
+        if runs.exists():
+            assert self.fired() <= 1
+            assert procs.marked(self.state.name) == []
+        assert self.bystander.poll() is None
+        assert [p.name for p in self.earlier.iterdir()] == ["WINDOW.md"]
+        assert (self.earlier / "WINDOW.md").read_text() == "done long ago\n"
+
+    def story(self) -> str:
+        """For a failed test: the receipts' errors and the restore script's answers."""
+        lines = [f"{r['state']}: {r['status']} {r['error']}" for r in self.receipts()]
+        lines += [p.read_text() for p in self.state.glob("restore-*.json")]
+        return "\n".join(lines)
+
     def failsafes(self) -> list[int]:
         """Watchdogs of this bench that wait."""
         mine = str(Path(os.environ["LANESCOPE_STATE"]))
         return [
             p for p in procs.pids() if "watch" in (line := procs.argv(p)) and mine in " ".join(line)
         ]
+
+
+def kill_runner(runner: subprocess.Popen[str]) -> None:
+    """SIGKILL to a runner, also where it runs below nsenter; not to what it started elsewhere."""
+    children = [p for p in procs.pids() if procs.parent(p) == runner.pid]
+    below = [p for p in children if "lanescope" in procs.argv(p)]
+    for pid in [*below, runner.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    runner.wait(10)
 
 
 class ProcessBench(Bench):
@@ -218,7 +286,7 @@ class ProcessBench(Bench):
     def start_incumbent(self, *more: str) -> None:
         """Start the incumbent as somebody else would have."""
         subprocess.Popen(
-            [*self.incumbent["command"], *more],
+            [*self.prefix, *self.incumbent["command"], *more],
             env={"PATH": "/usr/bin:/bin", "SERVER_API_KEY": KEY},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -226,14 +294,39 @@ class ProcessBench(Bench):
         )
         assert not self.await_serving(), "the test's own incumbent does not serve"
 
-    def clean(self) -> None:
-        """End what this bench started, and nothing else."""
+    def clean_servers(self) -> None:
+        """End this bench's servers: they carry its port."""
         for pid in procs.pids():
             line = procs.argv(pid)
             if str(SERVER) in line and str(self.port) in line:
                 os.kill(pid, signal.SIGKILL)
+
+    def clean(self) -> None:
+        """End what this bench started, and nothing else."""
+        ProcessBench.clean_servers(self)
         for pid in self.failsafes():
             os.kill(pid, signal.SIGUSR1)
+        self.bystander.kill()
+        self.bystander.wait()
+
+
+#: a wrapper around the real nsys that misbehaves in one command
+WRAPPER = """#!/bin/bash
+if [ "$1" = {command} ]; then
+{body}
+fi
+exec {real}/bin/nsys "$@"
+"""
+
+
+def broken_nsys(bench: ProcessBench, command: str, body: str) -> None:
+    """Name an nsys in the lane that does `body` in one of its commands."""
+    program = bench.folder / "nsys" / "bin" / "nsys"
+    program.parent.mkdir(parents=True)
+    program.write_text(WRAPPER.format(command=command, body=body, real=bench.nsys))
+    program.chmod(0o755)
+    for lane in (bench.incumbent, bench.candidate):
+        lane["tracer"] = {**lane["tracer"], "nsys": str(program.parent.parent)}
 
 
 class DockerBench(Bench):

@@ -200,6 +200,7 @@ def main() -> None:
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--no-metrics", action="store_true")
     parser.add_argument("--log-headers", action="store_true")
+    parser.add_argument("--note", nargs="?", default="", help="not used: a place for planted text")
     parser.add_argument("--fail-once", default="", help="exit 3 if this file exists, removing it")
     parser.add_argument("--leave-child", action="store_true", help="the port lives in a child")
     options = parser.parse_args()

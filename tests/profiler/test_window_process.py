@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
+from pathlib import Path
 
 import pytest
 
 from lanescope.profiler.adapters import procs
 from lanescope.profiler.window.states import ALL
-from tests.profiler.parts import ProcessBench
+from tests.profiler.parts import ProcessBench, broken_nsys
 
 pytestmark = pytest.mark.nsight
 
@@ -66,10 +68,31 @@ def test_without_release_nothing_runs(bench: ProcessBench) -> None:
     done = bench.call("capture", str(path))
     assert done.returncode != 0
     assert "not released" in done.stderr
-    assert not (bench.folder / "out").exists()
+    assert [p.name for p in (bench.folder / "out").iterdir()] == [bench.earlier.name]
     assert bench.call("capture", "release", str(path)).returncode == 0
     path.write_text(path.read_text().replace('max_tokens = 12', 'max_tokens = 13').replace(
         '"max_tokens" = 12', '"max_tokens" = 13'))  # fmt: skip
     done = bench.call("capture", str(path))
     assert "changed after its release" in done.stderr
     assert bench.serving() == ""
+
+
+def test_attribution_of_a_trace_with_kernels(bench: ProcessBench) -> None:
+    """The export of this window is a real GPU trace: the attribution and its row come with it."""
+    bench.quick()
+    sample = Path(__file__).parents[2] / "captures" / "samples" / "k1.sqlite.xz"
+    truth = json.loads(sample.with_name("k1.reference.json").read_text())
+    body = f'target="$5"; "{sys.executable}" -c "import lzma,sys; open(sys.argv[2],\'wb\').write('
+    body += f'lzma.open(sys.argv[1]).read())" {sample} "$target"; exit 0'
+    broken_nsys(bench, "export", body)
+    done = bench.capture()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip().splitlines()[-1].startswith("done:")
+    found = bench.receipt("attribution")["facts"]["attribution"]
+    document = json.loads((bench.output / "attribution" / "attribution.json").read_text())
+    assert document["coverage"]["kernels"] == truth["kernels"]
+    assert found["steps"] == document["steps"]["measured"]
+    listed = json.loads(bench.call("windows", "list", "--json").stdout)
+    assert [w["outcome"] for w in listed] == ["done"]
+    shown = json.loads(bench.call("windows", "show", listed[0]["run"], "--json").stdout)
+    assert "attribution/attribution.json" in [a["path"] for a in shown["artifacts"]]

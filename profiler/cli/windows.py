@@ -1,0 +1,99 @@
+"""`lanescope windows`: captured windows, from the catalogue."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import rich_click as click
+
+from lanescope.dashboards.terminal import Column, console, table
+from lanescope.profiler.window.folder import utc
+from lanescope.schemas.catalogue import Catalogue, Window, open_catalogue
+from lanescope.schemas.errors import UsageError
+from lanescope.schemas.units import size
+
+CATALOGUE = click.option("--catalogue", help="Path or URL (default: the user's own).")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+
+
+@click.group()
+def command() -> None:
+    """List and show captured windows."""
+
+
+def _row(window: Window) -> dict[str, Any]:
+    return {
+        "run": window.run,
+        "started": utc(window.started_ns / 1e9),
+        "incumbent": window.incumbent,
+        "candidate": window.candidate,
+        "axis": window.axis,
+        "outcome": window.outcome,
+        "exit_code": window.exit_code,
+        "folder": window.folder,
+    }
+
+
+def _opened(url: str | None) -> contextlib.closing[Catalogue]:
+    return contextlib.closing(open_catalogue(url))
+
+
+@command.command("list")
+@CATALOGUE
+@JSON
+def list_(catalogue: str | None, as_json: bool) -> None:
+    """All windows, newest first."""
+    with _opened(catalogue) as store, store.read() as session:
+        rows = [_row(w) for w in session.query(Window).order_by(Window.started_ns.desc())]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    if not rows:
+        click.echo("no windows yet")
+        return
+    columns = ("run", "candidate", "axis", "outcome")
+    cells = [[str(row[c] or "-") for c in columns] for row in rows]
+    table("Windows", [Column(c, numeric=False) for c in columns], cells, console())
+
+
+@command.command("show")
+@click.argument("run")
+@CATALOGUE
+@JSON
+def show(run: str, catalogue: str | None, as_json: bool) -> None:
+    """One window with its files."""
+    with _opened(catalogue) as store, store.read() as session:
+        window = session.query(Window).filter_by(run=run).one_or_none()
+        if window is None:
+            raise UsageError(f"no window {run} in {store.name}", "see lanescope windows list")
+        found = _row(window)
+        found["artifacts"] = [
+            {
+                "kind": a.kind,
+                "path": a.path,
+                "bytes": a.size_bytes,
+                "sha256": a.sha256,
+                "private": a.private,
+            }
+            for a in window.artifacts
+        ]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for key, value in found.items():
+        if key != "artifacts":
+            click.echo(f"{key:10} {value if value is not None else '-'}")
+    columns = [
+        Column("kind", False),
+        Column("size"),
+        Column("sha256", False),
+        Column("path", False),
+    ]
+    cells = [
+        [a["kind"] + (" (private)" if a["private"] else ""), size(a["bytes"]), a["sha256"][:12],
+         a["path"]]
+        for a in found["artifacts"]
+    ]  # fmt: skip
+    table("Files", columns, cells, console())

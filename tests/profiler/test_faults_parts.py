@@ -1,0 +1,136 @@
+"""Fault matrix: nsys, the candidate, other clients, the incumbent's return, the clock."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.profiler.faults import expect
+from tests.profiler.parts import KEY, ProcessBench, ask, broken_nsys
+
+pytestmark = pytest.mark.nsight
+
+
+def flags(bench: ProcessBench, *more: str) -> None:
+    """Flags for the candidate's server."""
+    bench.candidate["command"] = [*bench.candidate["command"], *more]
+
+
+def test_nsys_missing(bench: ProcessBench) -> None:
+    bench.candidate["tracer"] = {**bench.candidate["tracer"], "nsys": "/no/such/place"}
+    done = bench.capture()
+    expect("nsys-missing", done.returncode, bench)
+    assert "/no/such/place" in done.stderr
+
+
+STOPS = {
+    "nsys-hang": ("stop", "sleep 600", "no end within"),
+    "nsys-qdstrm": (
+        "stop",
+        'echo data > "$TMPDIR/report.qdstrm"; exit 0',
+        "QdstrmImporter -i",
+    ),
+    "nsys-nothing": ("stop", "exit 0", "nsys left no report"),
+    "nsys-no-reports": ("stop", "echo No reports were generated; exit 0", "no reports"),
+    "nsys-crash": ("launch", "exit 139", "ended before it was ready"),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_nsys(bench: ProcessBench, name: str) -> None:
+    bench.quick()
+    bench.change(durations={"stop_s": 3})
+    command, body, says = STOPS[name]
+    broken_nsys(bench, command, body)
+    done = bench.capture()
+    expect(name, done.returncode, bench)
+    assert says in done.stdout
+
+
+CANDIDATES = {
+    "exits": ["--exit-at-once"],
+    "never-ready": ["--never-ready"],
+    "dies": ["--die-after", "3"],
+    "ignores-term": ["--ignore-term"],
+    "leaves-child": ["--leave-child"],
+    "no-metrics": ["--no-metrics"],
+}
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_candidate(bench: ProcessBench, name: str) -> None:
+    bench.quick()
+    flags(bench, *CANDIDATES[name])
+    if name == "never-ready":
+        bench.candidate["ready"] = {**bench.candidate["ready"], "budget_s": 2}
+    done = bench.capture()
+    expect(name, done.returncode, bench)
+    if name == "no-metrics":
+        figures = json.loads((bench.output / "probe-profiled.json").read_text())
+        assert figures["contamination"]["verdict"] == "unknown"
+        assert "no metrics endpoint" in figures["contamination"]["unknown"][0]
+
+
+def running(bench: ProcessBench) -> str:
+    """The server's own line about running requests."""
+    _, text = ask(f"http://127.0.0.1:{bench.port}/metrics", KEY)
+    return next((x for x in text.splitlines() if x.startswith("vllm:num_requests_running")), "")
+
+
+def test_second_client(bench: ProcessBench) -> None:
+    bench.quick()
+    flags(bench, "--step-s", "0.05")
+    bench.change(probe={"max_tokens": 40})
+    runner = bench.begin()
+    bench.until(runner, "profiled_probe")
+    body = {"model": "tiny", "prompt": "intruder", "max_tokens": 2}
+    url = f"http://127.0.0.1:{bench.port}/v1/completions"
+    while "running{" in (seen := running(bench)) and seen.endswith(" 0"):
+        time.sleep(0.02)  # until the profiled probe's own request is there
+    ask(url, KEY, body)
+    code, _ = bench.end_of(runner)
+    expect("second-client", code, bench)
+    figures = json.loads((bench.output / "probe-profiled.json").read_text())
+    found = figures["contamination"]
+    assert found["verdict"] == "contaminated"
+    assert "requests moved by 2, sent from here 1" in found["reasons"]
+    assert "ttft" in found["invalid_figures"]
+    control = json.loads((bench.output / "probe-control.json").read_text())
+    assert control["contamination"]["verdict"] == "clean"
+
+
+def test_first_start_fails(bench: ProcessBench) -> None:
+    bench.quick()
+    flag = bench.folder / "fail-once"
+    bench.incumbent["command"] = [*bench.incumbent["command"], "--fail-once", str(flag)]
+    bench.clean_servers()
+    bench.start_incumbent()
+    flag.touch()
+    done = bench.capture()
+    expect("first-start-fails", done.returncode, bench)
+    assert bench.receipt("incumbent_restored")["facts"]["starts"] == 2
+
+
+def test_clock_jumps(bench: ProcessBench) -> None:
+    library = shutil.which("faketime") and next(Path("/usr/lib").rglob("libfaketime.so.1"), None)
+    if not library:
+        pytest.skip("faketime is not installed (tests/setup/services.sh)")
+    bench.quick()
+    file = bench.folder / "clock"
+    file.write_text("+0\n")
+    bench.environment |= {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    runner = bench.begin()
+    bench.until(runner, "control_probe")
+    file.write_text("+3d\n")
+    code, _ = bench.end_of(runner)
+    expect("clock", code, bench)
+    assert bench.fired() == 0
