@@ -31,6 +31,7 @@ demo: $(VENV)/.run
 	@$(BIN)/python -m lanescope attribute captures/samples/k1.sqlite.xz --out k1.lanescope --force
 
 test: $(VENV)/.dev
+	@bash tests/setup/services.sh
 	$(BIN)/python -m pytest $(T)
 
 # mypy and import-linter read files, not import hooks: show them the tree as installed.
