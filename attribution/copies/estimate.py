@@ -1,0 +1,186 @@
+"""From the table of copy launches to counts of misses: the walk through this room.
+
+copies -> structure -> traffic beside them -> clusters -> names -> counts -> aggregates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from lanescope.attribution.copies import counts, levels, mixture, structure, traffic
+from lanescope.attribution.copies.levels import Facts
+from lanescope.attribution.copies.mixture import Floats
+
+#: layer-steps that the levels are learnt from, and that they settle on
+LEARN_FROM, SETTLE_ON = 2000, 6000
+#: namings less probable than this do not enter the answer
+NAMING_FROM = 0.003
+#: law misfit (per level and tensor, squared sigmas) beyond which the levels follow no law
+STRANGE = 4.0
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the profile (or the user) states about the row copies; everything optional."""
+
+    tensors: tuple[str, ...] | None = None
+    row_bytes: dict[str, int] | None = None
+    layers: int | None = None
+    routed_rows: int | None = None
+    #: the launch grid's first dimension is the routed rows (so for masked_row_copy)
+    rows_in_grid: bool = True
+    link_peak: float | None = None
+    link_peak_basis: str = ""
+
+
+@dataclass
+class Group:
+    """One process on one device: its layer-steps and everything learnt about them."""
+
+    process: int
+    device: int
+    steps: structure.LayerSteps
+    observed: counts.Observed
+    named: levels.Named
+    chain: counts.Chain
+    answer: counts.Counts
+    facts: Facts
+    routed_basis: str
+    grids: list[list[int]]
+    strange: bool
+    contradictions: list[str] = field(default_factory=list)
+
+
+def tensor_names(stated: Stated, copies: int) -> tuple[str, ...]:
+    """Names of the tensors in launch order."""
+    if stated.tensors and len(stated.tensors) == copies:
+        return stated.tensors
+    return tuple(f"copy{i}" for i in range(copies))
+
+
+def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Stated) -> list[Group]:
+    """Estimate every process and device apart.
+
+    `copies`: one row a launch of a verification step, columns process, device, step, start_ns,
+    duration_ns, grid_x, grid_y, grid_z and, where known, layer, between (kernels launched since the
+    copy before), measured, request. `memory`: one row a memory operation (`traffic.link_share`).
+    `busy`: share of each copy's time in which other kernels ran.
+    """
+    copies = copies.reset_index(drop=True)
+    shared = traffic.link_share(copies, memory)
+    reference = traffic.plain_copy_rate(memory)
+    out = []
+    for (process, device), some in copies.groupby(["process", "device"], sort=True):
+        order = some.sort_values(["step", "start_ns"], kind="stable")
+        learnt = structure.learn(
+            order, len(stated.tensors) if stated.tensors else None, stated.layers
+        )
+        steps = structure.assemble(order, learnt)
+        if not len(steps.ns):
+            continue
+        at = order.index.to_numpy()[steps.rows]
+        seen = counts.Observed(
+            np.log(np.maximum(np.where(steps.ns > 0, steps.ns, np.nan), 1.0)),
+            shared[at],
+            busy[at],
+            pd.factorize(steps.frame["layer"])[0],
+        )
+        out.append(
+            _group(int(process), int(device), steps, seen, order, stated, reference)  # type: ignore[call-overload]
+        )
+    return out
+
+
+def _group(
+    process: int,
+    device: int,
+    steps: structure.LayerSteps,
+    seen: counts.Observed,
+    order: pd.DataFrame,
+    stated: Stated,
+    reference: tuple[float, str] | None,
+) -> Group:
+    names = tensor_names(stated, steps.ns.shape[1])
+    routed, basis, warnings = _routed(order, stated)
+    row_bytes = None
+    if stated.row_bytes and all(n in stated.row_bytes for n in names):
+        row_bytes = tuple(stated.row_bytes[n] for n in names)
+    peak = stated.link_peak or (reference[0] if reference else None)
+    facts = Facts(routed, row_bytes, peak)
+    found = mixture.find(*_sample(seen))
+    named = levels.name(found, facts)
+    if not named.namings and routed is not None and not stated.routed_rows:
+        # the grid's first dimension cannot be the routed rows: more levels than that were seen
+        facts, basis = Facts(None, row_bytes, peak), ""
+        named = levels.name(found, facts)
+    chain, answer = _answer(seen, found, named, facts)
+    grids = [
+        [int(v) for v in cell[0]] if (cell == cell[0]).all() else []
+        for cell in _grids(order, steps)
+    ]
+    best = named.best
+    size = max(1, len({x for x in best.labels if x > 0}) * steps.ns.shape[1])
+    strange = -best.score / size > STRANGE
+    return Group(
+        process, device, steps, seen, named, chain, answer, facts, basis, grids, strange,
+        [*steps.structure.contradictions, *warnings],
+    )
+
+
+def _grids(order: pd.DataFrame, steps: structure.LayerSteps) -> list[np.ndarray]:
+    cells = order[["grid_x", "grid_y", "grid_z"]].to_numpy()
+    return [cells[steps.rows[:, c]] for c in range(steps.rows.shape[1])]
+
+
+def _routed(order: pd.DataFrame, stated: Stated) -> tuple[int | None, str, list[str]]:
+    """Routed rows of a layer-step: stated, or the first dimension of the copies' grids."""
+    widths = order.grid_x.unique()
+    in_grid = int(widths[0]) if stated.rows_in_grid and len(widths) == 1 and widths[0] > 1 else None
+    if stated.rows_in_grid and len(widths) > 1:
+        in_grid = int(widths.max())
+    if stated.routed_rows:
+        if in_grid and in_grid != stated.routed_rows:
+            return stated.routed_rows, "stated", [
+                f"{stated.routed_rows} routed rows are stated, the grids of the copies hold {in_grid}"
+            ]
+        return stated.routed_rows, "stated", []
+    return in_grid, "first grid dimension of the copies" if in_grid else "", []
+
+
+def _sample(seen: counts.Observed) -> tuple[Floats, Floats]:
+    """Layer-steps to learn the levels from: calm ones if there are enough, at most a few thousand."""
+    whole = ~np.isnan(seen.log_ns).any(axis=1)
+    rows = np.flatnonzero(seen.calm & whole)
+    if len(rows) < min(100, 0.2 * len(whole)):
+        rows = np.flatnonzero(whole)
+    if len(rows) > LEARN_FROM:
+        rows = np.sort(np.random.default_rng(0).choice(rows, LEARN_FROM, replace=False))
+    y = seen.log_ns[rows]
+    shared = seen.link[rows] >= counts.SHARED_FROM
+    return y, np.where(shared, 0.5, counts.SLOW_UNSEEN)
+
+
+def _answer(
+    seen: counts.Observed, found: mixture.Clusters, named: levels.Named, facts: Facts
+) -> tuple[counts.Chain, counts.Counts]:
+    """Read all layer-steps under every believable naming; the best one's levels are kept."""
+    fit = seen
+    if len(seen.log_ns) > SETTLE_ON:
+        rows = np.random.default_rng(1).choice(len(seen.log_ns), SETTLE_ON, replace=False)
+        fit = seen.take(np.sort(rows))
+    layers = int(seen.layer.max()) + 1
+    parts, best = [], None
+    for naming in named.namings:
+        if naming.probability < NAMING_FROM and best is not None:
+            continue
+        top = max(max(naming.labels), 0, *(high for _, high in naming.spread))
+        top = facts.routed_rows if facts.routed_rows else top + 2
+        chain = counts.settle(fit, counts.start(found, naming, top, layers))
+        parts.append((naming.probability, counts.count(seen, chain)))
+        best = best or chain
+    assert best is not None
+    total = sum(p for p, _ in parts)
+    return best, counts.mixed([(p / total, c) for p, c in parts])

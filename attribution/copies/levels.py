@@ -1,0 +1,350 @@
+"""Which count of missed rows each duration level stands for.
+
+The clusters of `mixture` are levels without names. Physics names them: the time of a copy that
+moves m rows of one tensor is
+
+    t(m) = latency + per_row * (m ** q + knee ** q) ** (1 / q)        m >= 1
+
+per_row being the row's bytes over the link, `knee` the number of rows needed to fill the link
+(below it one row costs almost the same as several), `latency` common to all tensors. Without a
+miss nothing moves and t(0) is the time of an empty launch. Every believable naming is scored: how
+well this law fits with believable constants, whether a count that is left out could really have
+stayed away, and the bound by the routed rows. What cannot be told apart stays a set of namings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from lanescope.attribution.copies.mixture import Clusters, Floats
+
+#: latency of a dependent read over a host link plus a launch, ns: centre and spread (log units)
+LATENCY_NS, LATENCY_SPREAD = 3000.0, 0.5
+#: an empty launch, ns: centre and spread (log units; big grids take longer to drain)
+EMPTY_NS, EMPTY_SPREAD = 1200.0, 0.6
+#: how far a level may be from the law: share of its duration, and ns
+LAW_SHARE, LAW_NS = 0.03, 150.0
+#: a name for a level costs this much when the level is thrown away as a disturbance
+DROP_COST = 12.0
+#: and this much, and its distance in sigmas, when it is taken for a second mode of its neighbour
+JOIN_COST = 3.0
+#: a step below this share of its neighbour's is a second mode, not a row
+MODE_STEP = 0.33
+#: a missing count is never held against a naming by more than this (log likelihood)
+ABSENCE_CAP = 40.0
+#: with this much against it a naming is not even fitted
+HOPELESS = 15.0
+#: namings less likely than this, relative to the best, are forgotten
+FORGET = 1e-4
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about the lane beside the durations. All optional."""
+
+    routed_rows: int | None = None
+    row_bytes: tuple[int, ...] | None = None  # in the order of the tensors
+    link_peak: float | None = None  # decimal GB/s of a plain pinned copy
+
+
+@dataclass(frozen=True)
+class Law:
+    """Constants of t(m): ns, rows; arrays are (C,)."""
+
+    latency: float
+    sharpness: float
+    per_row: Floats
+    knee: Floats
+
+    def time(self, count: Floats) -> Floats:
+        """Duration (ns) of each tensor's copy for counts >= 1: shape (len(count), C)."""
+        m = np.asarray(count, dtype=float)[:, None]
+        q = self.sharpness
+        # the larger of the two is taken out so that no power overflows
+        top = np.maximum(m, self.knee)
+        bend = top * ((m / top) ** q + (self.knee / top) ** q) ** (1 / q)
+        return np.asarray(self.latency + self.per_row * bend)
+
+
+@dataclass(frozen=True)
+class Naming:
+    """One way to name the clusters: `labels[k]` is the count of cluster k, -1 a disturbance.
+
+    `misfit` is the law's cost alone: large where no constants make the levels believable.
+    """
+
+    labels: tuple[int, ...]
+    score: float
+    law: Law
+    probability: float = 1.0
+    #: label of a level that stands for several counts at once -> the highest of them
+    spread: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Named:
+    """The believable namings of one set of clusters, best first; probabilities sum to one."""
+
+    clusters: Clusters
+    namings: list[Naming] = field(default_factory=list)
+
+    @property
+    def best(self) -> Naming:
+        """The most probable naming."""
+        return self.namings[0]
+
+
+def tidy(found: Clusters) -> list[list[int]]:
+    """Groups of neighbouring clusters that are one level.
+
+    The law is convex: a further row never costs less than the one before. So a step that is much
+    smaller than the one before it, in any tensor where that one was plain to see, is a second mode
+    of the same level. The lowest level has no step before it: there the step after it must be
+    matched by some tensor in which it is plain (small tensors are nearly linear even where the
+    large ones do not fill the link). Levels below a jump that no row can cause are the empty one.
+    """
+    groups = [[k] for k in range(len(found.weight))]
+    mu, _ = _centres(found, groups)
+    jumps = [k for k in range(1, len(groups)) if not _same_law(mu[k - 1], mu[k])]
+    if jumps:
+        groups = [[k for g in groups[: jumps[0]] for k in g], *groups[jumps[0] :]]
+    while (at := _second_mode(found, groups)) is not None:
+        groups[at : at + 2] = [groups[at] + groups[at + 1]]
+    return groups
+
+
+def _second_mode(found: Clusters, groups: list[list[int]]) -> int | None:
+    """The group that should be joined to its successor, the clearest case first."""
+    mu, sigma = _centres(found, groups)
+    clear = _clear_tensors(mu, sigma)
+    worst, at = MODE_STEP, None
+    for k in range(len(groups) - 1):
+        step = mu[k + 1] - mu[k]
+        if not _same_law(mu[k], mu[k + 1]):
+            continue
+        if k and _same_law(mu[k - 1], mu[k]):
+            before = mu[k] - mu[k - 1]
+            plain = clear & (before > np.maximum(sigma[k - 1], sigma[k]))
+            ratio = np.min(np.where(plain, step / np.maximum(before, 1e-9), np.inf))
+        elif k + 2 < len(groups):
+            after = mu[k + 2] - mu[k + 1]
+            plain = after > 2.5 * np.maximum(sigma[k + 1], sigma[k + 2])
+            if not plain.any():
+                continue
+            ratio = np.max(np.where(plain, step / np.maximum(after, 1e-9), -np.inf))
+        else:
+            continue
+        if ratio < worst:
+            worst, at = float(ratio), k
+    return at
+
+
+def _clear_tensors(mu: Floats, sigma: Floats) -> NDArray[np.bool_]:
+    """Tensors whose levels stand out clearly; in the small ones modes hide the rows."""
+    moving = np.array([_same_law(low, high) for low, high in pairwise(mu)], dtype=bool)
+    if not moving.any():
+        return np.ones(mu.shape[1], dtype=bool)
+    steps = (np.diff(mu, axis=0) / np.maximum(sigma[1:], sigma[:-1]))[moving]
+    resolved = np.median(steps, axis=0)
+    return np.asarray(resolved >= 0.4 * resolved.max())
+
+
+def _same_law(low: Floats, high: Floats) -> bool:
+    """Whether two neighbouring levels can both be copies that move rows: at most twice the time."""
+    return bool(np.max(high / low) < 2.2)
+
+
+def _centres(found: Clusters, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
+    """Mean and spread (ns) of each group, (G, C)."""
+    mu, sigma = [], []
+    for group in groups:
+        share = found.weight[list(group)] / found.weight[list(group)].sum()
+        ns = np.exp(found.mu[list(group)])
+        mean = share @ ns
+        within = (found.sigma[list(group)] * ns) ** 2 + (ns - mean) ** 2
+        mu.append(mean)
+        sigma.append(np.sqrt(share @ within))
+    return np.array(mu), np.array(sigma)
+
+
+def fit_law(mu: Floats, count: Floats, facts: Facts) -> tuple[Law, float]:
+    """Most believable constants for levels `mu` (K, C; ns) at `count` (K,), and their cost.
+
+    The cost is minus the log of likelihood times priors, up to a constant common to all namings of
+    the same clusters.
+    """
+    tensors = mu.shape[1]
+    tolerance = np.hypot(LAW_SHARE, LAW_NS / mu)
+    log_bytes = None if facts.row_bytes is None else np.log(np.array(facts.row_bytes, float))
+
+    def unpack(theta: Floats) -> Law:
+        return Law(
+            float(np.exp(theta[0])),
+            float(np.exp(theta[1])),
+            np.exp(theta[2 : 2 + tensors]),
+            np.exp(theta[2 + tensors : 2 + 2 * tensors]),
+        )
+
+    def residuals(theta: Floats) -> Floats:
+        law = unpack(theta)
+        parts = [((np.log(mu) - np.log(law.time(count))) / tolerance).ravel()]
+        parts.append(np.array([(theta[0] - np.log(LATENCY_NS)) / LATENCY_SPREAD]))
+        parts.append(np.array([(theta[1] - np.log(4.0)) / 0.4]))
+        parts.append((theta[2 + tensors : 2 + 2 * tensors] - np.log(0.5)) / 2.0)
+        if log_bytes is not None:
+            rate = log_bytes - theta[2 : 2 + tensors]  # log GB/s of each tensor
+            parts.append((rate - rate.mean()) / 0.03)
+            if facts.link_peak:
+                over = rate.mean() - np.log(facts.link_peak)
+                parts.append(np.array([over / (0.02 if over > 0 else 0.2)]))
+        return np.concatenate(parts)
+
+    spread = (mu[-1] - mu[0]) / max(count[-1] - count[0], 1)
+    per_row = np.maximum(spread, mu[-1] / (4 * count[-1]) if len(count) > 1 else mu[-1] / count[-1])
+    start = np.concatenate([[np.log(LATENCY_NS), np.log(4.0)], np.log(per_row), np.zeros(tensors)])
+    start[2 + tensors :] = np.log(0.5)
+    lower = np.concatenate([[np.log(200.0), np.log(1.7)], np.full(2 * tensors, -12.0)])
+    upper = np.concatenate([[np.log(50_000.0), np.log(30.0)], np.full(2 * tensors, 25.0)])
+    best = None
+    for knee in (0.3, 2.0, 6.0):
+        guess = start.copy()
+        guess[2 + tensors :] = np.log(knee)
+        if knee > count[-1]:
+            guess[2 : 2 + tensors] = np.log(mu[-1] / knee)
+        guess = np.clip(guess, lower + 1e-6, upper - 1e-6)
+        trial = least_squares(residuals, guess, bounds=(lower, upper), max_nfev=40)
+        if best is None or trial.cost < best.cost:
+            best = trial
+    assert best is not None
+    return unpack(best.x), float(best.cost)
+
+
+def name(found: Clusters, facts: Facts) -> Named:
+    """All believable namings of the clusters, with their probabilities."""
+    groups = tidy(found)
+    namings: dict[tuple[int, ...], Naming] = {}
+    for variant, cost in _variants(found, groups):
+        for naming in _namings(found, variant, facts, cost):
+            known = namings.get(naming.labels)
+            if known is None or known.score < naming.score:
+                namings[naming.labels] = naming
+    ranked = sorted(namings.values(), key=lambda n: -n.score)
+    likely = np.exp(np.array([n.score - ranked[0].score for n in ranked]))
+    kept = [(n, p) for n, p in zip(ranked, likely, strict=True) if p > FORGET]
+    total = sum(p for _, p in kept)
+    return Named(
+        found, [Naming(n.labels, n.score, n.law, float(p / total)) for n, p in kept]
+    )
+
+
+def _variants(found: Clusters, groups: list[list[int]]) -> list[tuple[list[list[int]], float]]:
+    """The groups as they are, and with the lowest moving level joined to the next, with costs.
+
+    A second mode of the lowest level looks like a link that one row does not fill; where `tidy`
+    was not sure, the law decides.
+    """
+    mu, sigma = _centres(found, groups)
+    first = next((k for k in range(1, len(mu)) if not _same_law(mu[k - 1], mu[k])), 0)
+    out = [(groups, 0.0)]
+    if first + 1 < len(groups) and _same_law(mu[first], mu[first + 1]):
+        joined = [*groups[:first], groups[first] + groups[first + 1], *groups[first + 2 :]]
+        pooled = np.maximum(sigma[first], sigma[first + 1])
+        apart = float(np.sqrt((((mu[first + 1] - mu[first]) / pooled) ** 2).sum()))
+        out.append((joined, JOIN_COST + apart))
+    return out
+
+
+def _namings(
+    found: Clusters, groups: list[list[int]], facts: Facts, cost: float
+) -> list[Naming]:
+    """Score the namings of one grouping: with and without an empty level, every first count."""
+    mu, sigma = _centres(found, groups)
+    members = np.array([found.members[g].sum() for g in groups])
+    bound = facts.routed_rows or 64
+    out = []
+    for empty, drop in product((True, False), (0, 1, 2)):
+        skip = int(empty)
+        moving = mu[skip : len(groups) - drop]
+        if len(moving) == 0 and not (empty and drop == 0):
+            continue
+        if drop and (len(moving) < 2 or members[len(groups) - drop :].sum() > 0.05 * members.sum()):
+            continue
+        base = -cost - DROP_COST * drop + (_empty_score(mu[0], moving) if empty else 0.0)
+        if not len(moving):
+            labels = _expand(found, groups, [0], drop)
+            law = Law(LATENCY_NS, 4.0, np.full(mu.shape[1], 1e4), np.full(mu.shape[1], 0.5))
+            out.append(Naming(labels, base, law))
+            continue
+        kept = members[skip : len(groups) - drop]
+        steps = _gaps(moving, sigma[skip : len(groups) - drop], kept)
+        for first in range(1, min(bound, 12) + 1):
+            counts = first + np.concatenate([[0], np.cumsum(steps)])
+            if counts[-1] > bound:
+                break
+            all_counts = ([0] if empty else []) + [int(c) for c in counts]
+            absent = _absence(all_counts, members[: len(groups) - drop])
+            if absent >= HOPELESS:
+                continue
+            law, misfit = fit_law(moving, counts, facts)
+            score = base - misfit - absent
+            out.append(Naming(_expand(found, groups, all_counts, drop), score, law))
+    return out
+
+
+def _empty_score(lowest: Floats, moving: Floats) -> float:
+    """Log prior of the lowest level being the empty launch."""
+    score = -0.5 * float(np.mean(((np.log(lowest / EMPTY_NS)) / EMPTY_SPREAD) ** 2))
+    if len(moving) and np.any(lowest > 0.95 * moving[0]):
+        return -np.inf
+    return score * 2
+
+
+def _gaps(mu: Floats, sigma: Floats, members: Floats) -> list[int]:
+    """Counts between neighbouring moving levels: one, unless few were expected in between.
+
+    Only where so few layer-steps lie around that a count may have stayed away is a step that is a
+    multiple of its neighbour's read as several counts.
+    """
+    steps = np.diff(mu, axis=0)
+    gaps = []
+    for k, step in enumerate(steps):
+        gap = 1
+        expected = float(np.sqrt(members[k] * members[k + 1]))
+        neighbour = steps[k - 1] if k else (steps[k + 1] if len(steps) > 1 else None)
+        if expected < 8 and neighbour is not None:
+            clear = int(np.argmax(neighbour / np.maximum(sigma[k], sigma[k + 1])))
+            gap = int(np.clip(round(float(step[clear] / max(neighbour[clear], 1e-9))), 1, 8))
+        gaps.append(gap)
+    return gaps
+
+
+def _absence(counts: list[int], members: Floats) -> float:
+    """How unbelievable it is that the counts left out were never seen (log units).
+
+    Miss counts have one hump, so a count between two seen ones is expected about as often as their
+    geometric mean, and one below the lowest as the two lowest extrapolate.
+    """
+    cost = 0.0
+    for (low, high), (n_low, n_high) in zip(pairwise(counts), pairwise(members), strict=True):
+        if high - low > 1:
+            cost += (high - low - 1) * float(np.sqrt(n_low * n_high)) * 0.5
+    if counts and counts[0] > 0:
+        below = members[0] ** 2 / members[1] if len(members) > 1 else members[0] * 0.1
+        cost += 0.5 * min(float(below), float(members[0]))
+    return min(cost, ABSENCE_CAP)
+
+
+def _expand(
+    found: Clusters, groups: list[list[int]], counts: Sequence[int], drop: int
+) -> tuple[int, ...]:
+    """Labels of the single clusters from the labels of their groups."""
+    labels = np.full(len(found.weight), -1)
+    for group, count in zip(groups[: len(groups) - drop], counts, strict=True):
+        labels[group] = count
+    return tuple(int(x) for x in labels)

@@ -1,0 +1,68 @@
+"""What the host link carried, and how the copy time splits into bytes, overhead and contention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lanescope.attribution.copies.counts import Chain, Counts
+from lanescope.attribution.copies.levels import Law
+from lanescope.attribution.copies.mixture import Floats
+
+#: a copy slowed with at least this probability is left out of rates
+CALM_BELOW = 0.5
+
+
+@dataclass(frozen=True)
+class Split:
+    """Nanoseconds of copy time over the layer-steps, (C,) each; they add up to the total."""
+
+    total: Floats
+    bytes_: Floats
+    overhead: Floats
+    contention: Floats
+
+
+def per_row(chain: Chain, law: Law, mass: Floats) -> Floats:
+    """Link time of one row of each tensor (ns): the slope of the levels where the link is full.
+
+    Slopes of seen levels are used (an added constant cancels); the law's own constant stands in
+    where fewer than two levels lie clearly beyond its knee.
+    """
+    counts = np.arange(len(chain.mu))
+    out = law.per_row.copy()
+    for tensor in range(chain.mu.shape[1]):
+        full = (counts > 1.25 * law.knee[tensor]) & (counts >= 1) & (mass >= 3)
+        if full.sum() >= 2:
+            weight = np.sqrt(mass[full]) / np.exp(chain.mu[full, tensor])
+            slope = np.polyfit(counts[full], np.exp(chain.mu[full, tensor]), 1, w=weight)[0]
+            out[tensor] = min(max(slope, 0.8 * law.per_row[tensor]), 1.25 * law.per_row[tensor])
+    return out
+
+
+def split(ns: Floats, answer: Counts, chain: Chain, row_ns: Floats) -> Split:
+    """Split the time of every copy: its rows' link time, what its level adds, what disturbance adds."""
+    level = np.exp(chain.mu)
+    rows = np.arange(level.shape[0])[:, None] * row_ns
+    share = answer.share[:, : level.shape[0]]
+    share = share / share.sum(axis=1, keepdims=True)
+    expected, moved = share @ level, share @ rows
+    slow = np.where(answer.disturbed > CALM_BELOW, np.maximum(ns - expected, 0), 0)
+    valid = ~np.isnan(ns)
+    total = np.where(valid, ns, 0).sum(axis=0)
+    link = np.where(valid, np.minimum(moved, ns), 0).sum(axis=0)
+    lost = np.where(valid, slow, 0).sum(axis=0)
+    return Split(total, link, total - link - lost, lost)
+
+
+def slopes(ns: Floats, answer: Counts) -> Floats:
+    """Slope of time over misses of each tensor (ns a row): least squares over calm layer-steps."""
+    sure = answer.confidence >= 0.9
+    out = np.full(ns.shape[1], np.nan)
+    for tensor in range(ns.shape[1]):
+        use = sure & (answer.disturbed[:, tensor] < CALM_BELOW) & ~np.isnan(ns[:, tensor])
+        m = answer.estimate[use]
+        if use.sum() >= 10 and m.min() < m.max():
+            out[tensor] = np.polyfit(m, ns[use, tensor], 1)[0]
+    return out

@@ -1,0 +1,219 @@
+"""Robust clusters of layer-steps: which launches of all tensors sit on the same duration level.
+
+One observation is a layer-step: the logarithms of the durations of its copies, one a tensor.
+Every tensor of an observation is either on its level (a normal core) or slowed by something
+(an asymmetric tail: disturbance makes a copy slower, hardly ever faster). Clusters are found by
+splitting: a set of layer-steps is cut in two when two clusters explain it better and lie apart in
+more than one tensor, so that a skewed or disturbed tensor alone never makes a level.
+
+Nothing here knows what a miss is; `levels` gives the clusters their counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+#: mean relative slow-down of a disturbed copy, and scale of the (rare) faster side, in log units
+SLOW_TAIL = 0.4
+FAST_TAIL = 0.01
+#: no observation is impossible: log density below which the model stops caring
+LOG_FLOOR = -20.0
+#: noise a copy has anyway: a share of its duration, and the timer's own grain
+SIGMA_SHARE = 0.002
+SIGMA_NS = 25.0
+#: distance of two clusters, in pooled standard deviations over all tensors, that counts as apart
+APART = 2.6
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """K clusters over C tensors, in ascending order of duration.
+
+    `mu` and `sigma` (K, C) in log nanoseconds, `weight` (K,) sums to one, `share` (n, K) the
+    responsibilities of the clusters for each observation, `loglik` the log likelihood.
+    """
+
+    mu: Floats
+    sigma: Floats
+    weight: Floats
+    share: Floats
+    loglik: float
+
+    @property
+    def members(self) -> Floats:
+        """Expected number of layer-steps in each cluster."""
+        return np.asarray(self.share.sum(axis=0))
+
+
+def sigma_floor(mu: Floats) -> Floats:
+    """Smallest believable standard deviation (log units) of a level at `mu`."""
+    return np.asarray(np.hypot(SIGMA_SHARE, SIGMA_NS / np.exp(mu)))
+
+
+def log_density(
+    y: Floats, mu: Floats, sigma: Floats, slow: Floats
+) -> tuple[Floats, Floats]:
+    """Log density of observations under each cluster, and the probability that the core made it.
+
+    `y` (n, C) with NaN where a launch is missing, `slow` (n, C) the prior probability that a copy
+    is slowed. Returns (n, K, C) log densities (0 where missing) and core probabilities.
+    """
+    lag = y[:, None, :] - mu[None, :, :]
+    eps = slow[:, None, :]
+    core = np.log1p(-eps) - 0.5 * (lag / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    tail = np.where(lag > 0, -lag / SLOW_TAIL, lag / FAST_TAIL)
+    tail = np.log(eps) + np.maximum(tail - np.log(SLOW_TAIL + FAST_TAIL), LOG_FLOOR)
+    total = np.logaddexp(core, tail)
+    missing = np.isnan(total)
+    on_level = np.exp(core - total)
+    total[missing] = 0.0
+    on_level[missing] = 0.0
+    return total, on_level
+
+
+def _maximize(y: Floats, weights: Floats, mu: Floats, prior: float) -> tuple[Floats, Floats]:
+    """Weighted mean and spread of every cluster; `weights` (n, K, C)."""
+    mass = weights.sum(axis=0)
+    filled = np.nan_to_num(y)
+    mean = np.einsum("nkc,nc->kc", weights, filled)
+    mean = np.where(mass > 1e-6, mean / np.maximum(mass, 1e-12), mu)
+    square = np.einsum("nkc,nkc->kc", weights, (filled[:, None, :] - mean[None]) ** 2)
+    expected = np.hypot(0.008, 60.0 / np.exp(mean))
+    variance = (square + prior * expected**2) / (mass + prior)
+    return mean, np.maximum(np.sqrt(variance), sigma_floor(mean))
+
+
+def expectation(
+    y: Floats, slow: Floats, mu: Floats, sigma: Floats, weight: Floats
+) -> tuple[Floats, Floats, float]:
+    """Responsibilities (n, K), core-weighted responsibilities (n, K, C) and log likelihood."""
+    per_tensor, on_level = log_density(y, mu, sigma, slow)
+    joint = per_tensor.sum(axis=2) + np.log(np.maximum(weight, 1e-300))
+    top = joint.max(axis=1, keepdims=True)
+    norm = top[:, 0] + np.log(np.exp(joint - top).sum(axis=1))
+    share = np.exp(joint - norm[:, None])
+    return share, share[:, :, None] * on_level, float(norm.sum())
+
+
+def fit(
+    y: Floats, slow: Floats, share: Floats, rounds: int = 30, tolerance: float = 1e-4
+) -> Clusters:
+    """Expectation-maximization from starting responsibilities `share` (n, K)."""
+    center = np.nan_to_num(np.stack([_weighted_median(y, share[:, k]) for k in range(share.shape[1])]))
+    spread = np.stack(
+        [_weighted_median(np.abs(y - center[k]), share[:, k]) for k in range(share.shape[1])]
+    )
+    mu, sigma = center, np.maximum(1.48 * np.nan_to_num(spread, nan=0.01), sigma_floor(center))
+    weight = share.mean(axis=0)
+    last, loglik = -np.inf, -np.inf
+    for _ in range(rounds):
+        share, core, loglik = expectation(y, slow, mu, sigma, weight)
+        if loglik - last < tolerance * max(1.0, abs(loglik)) * 0.01:
+            break
+        last = loglik
+        mu, sigma = _maximize(y, core, mu, prior=2.0)
+        weight = share.mean(axis=0)
+    order = np.argsort(mu.sum(axis=1))
+    return Clusters(mu[order], sigma[order], weight[order], share[:, order], loglik)
+
+
+def _weighted_median(values: Floats, weight: Floats) -> Floats:
+    """Median over rows where `weight` is at least half its maximum (cheap and robust start)."""
+    chosen = values[weight >= 0.5 * weight.max()]
+    with np.errstate(all="ignore"):
+        return np.asarray(np.nanmedian(chosen, axis=0))
+
+
+def distance(a: Clusters, low: int, high: int) -> tuple[float, int, int]:
+    """How far apart two clusters are: (distance in common sigmas, tensors up, tensors down).
+
+    The common sigma is the geometric mean: while sets are still being cut, one side may be a single
+    level and the other all the levels above it.
+    """
+    pooled = np.sqrt(a.sigma[low] * a.sigma[high])
+    step = (a.mu[high] - a.mu[low]) / pooled
+    return float(np.sqrt((step**2).sum())), int((step > 0.5).sum()), int((step < -0.5).sum())
+
+
+def _apart(pair: Clusters, low: int = 0, high: int = 1) -> bool:
+    gap, up, down = distance(pair, low, high)
+    needed = min(2, pair.mu.shape[1])
+    return gap > APART and up >= needed and down == 0
+
+
+def _cuts(y: Floats) -> list[Any]:
+    """Candidate cuts of a set in two: by variance and by the widest gap, along each direction."""
+    spread = np.nanstd(y, axis=0)
+    filled = np.where(np.isnan(y), np.nanmedian(y, axis=0), y)
+    scaled = (filled - filled.mean(axis=0)) / np.maximum(spread, 1e-9)
+    directions = [*filled.T, scaled.sum(axis=1)]
+    cuts = []
+    for values in directions:
+        ordered = np.sort(values)
+        n = len(ordered)
+        total, running = ordered.sum(), np.cumsum(ordered)[:-1]
+        count = np.arange(1, n)
+        between = (running - count * total / n) ** 2 / (count * (n - count))
+        gaps = np.diff(ordered)
+        for at in {int(between.argmax()), int(gaps.argmax())}:
+            cuts.append(values > 0.5 * (ordered[at] + ordered[at + 1]))
+    return cuts
+
+
+def _split(y: Floats, slow: Floats) -> Any | None:
+    """The best cut of one set, as a mask of its upper part; None when one cluster will do."""
+    n, tensors = y.shape
+    if n < 6:
+        return None
+    single = fit(y, slow, np.ones((n, 1)))
+    penalty = (tensors + 0.5) * np.log(max(n, 20)) + 2.0
+    best, best_gain = None, penalty
+    for cut in _cuts(y):
+        if not 0 < cut.sum() < n:
+            continue
+        pair = fit(y, slow, np.stack([~cut, cut], axis=1).astype(float))
+        gain = pair.loglik - single.loglik
+        if gain > best_gain and pair.members.min() >= 0.9 and _apart(pair):
+            best, best_gain = pair.share[:, 1] > 0.5, gain
+    return best
+
+
+def find(y: Floats, slow: Floats) -> Clusters:
+    """Clusters of the observations `y` (n, C; log ns), ascending.
+
+    `slow` (n, C) is the prior probability that a copy is slowed by something else.
+    """
+    leaves, todo = [], [np.arange(len(y))]
+    while todo:
+        rows = todo.pop()
+        cut = _split(y[rows], slow[rows])
+        if cut is None or not 0 < cut.sum() < len(rows):
+            leaves.append(rows)
+        else:
+            todo += [rows[~cut], rows[cut]]
+    share = np.zeros((len(y), len(leaves)))
+    for k, rows in enumerate(leaves):
+        share[rows, k] = 1.0
+    return _merge(y, slow, fit(y, slow, share, rounds=40))
+
+
+def _merge(y: Floats, slow: Floats, found: Clusters) -> Clusters:
+    """Join neighbours that the common fit no longer keeps apart, and drop empty ones."""
+    while found.mu.shape[0] > 1:
+        alive = found.members > 0.5
+        if not alive.all():
+            found = fit(y, slow, found.share[:, alive] + 1e-12)
+            continue
+        pair = next((k for k in range(len(alive) - 1) if not _apart(found, k, k + 1)), None)
+        if pair is None:
+            break
+        share = np.delete(found.share, pair + 1, axis=1)
+        share[:, pair] += found.share[:, pair + 1]
+        found = fit(y, slow, share)
+    return found
