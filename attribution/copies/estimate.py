@@ -5,7 +5,7 @@ copies -> structure -> traffic beside them -> clusters -> names -> counts -> agg
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,8 @@ class Group:
     named: levels.Named
     chain: counts.Chain
     answer: counts.Counts
+    #: (probability, counts) of every naming that enters the answer, the best first
+    answers: list[tuple[float, counts.Counts]]
     facts: Facts
     routed_basis: str
     grids: list[list[int]]
@@ -88,9 +90,9 @@ def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Sta
             busy[at],
             pd.factorize(steps.frame["layer"])[0],
         )
-        out.append(
-            _group(int(process), int(device), steps, seen, order, stated, reference)  # type: ignore[call-overload]
-        )
+        group = _group(int(process), int(device), steps, seen, order, stated, reference)  # type: ignore[call-overload]
+        if group is not None:
+            out.append(group)
     return out
 
 
@@ -102,7 +104,7 @@ def _group(
     order: pd.DataFrame,
     stated: Stated,
     reference: tuple[float, str] | None,
-) -> Group:
+) -> Group | None:
     names = tensor_names(stated, steps.ns.shape[1])
     routed, basis, warnings = _routed(order, stated)
     row_bytes = None
@@ -116,7 +118,10 @@ def _group(
         # the grid's first dimension cannot be the routed rows: more levels than that were seen
         facts, basis = Facts(None, row_bytes, peak), ""
         named = levels.name(found, facts)
-    chain, answer = _answer(seen, found, named, facts)
+    if not named.namings:
+        return None
+    named = _open_top(named, found, facts)
+    chain, answer, means = _answer(seen, found, named, facts)
     grids = [
         [int(v) for v in cell[0]] if (cell == cell[0]).all() else []
         for cell in _grids(order, steps)
@@ -125,9 +130,30 @@ def _group(
     size = max(1, len({x for x in best.labels if x > 0}) * steps.ns.shape[1])
     strange = -best.score / size > STRANGE
     return Group(
-        process, device, steps, seen, named, chain, answer, facts, basis, grids, strange,
+        process, device, steps, seen, named, chain, answer, means, facts, basis, grids, strange,
         [*steps.structure.contradictions, *warnings],
     )
+
+
+def _open_top(named: levels.Named, found: mixture.Clusters, facts: Facts) -> levels.Named:
+    """Let the highest level stand for all counts above it when more of them must be in it.
+
+    Rows miss more or less independently, so next to n layer-steps with t - 1 misses and N with t
+    there should be about N * N / (4 * n) with t + 1, or more. When so many are nowhere to be seen
+    and the link is not yet full at t, they are in the level of t.
+    """
+    out = []
+    for naming in named.namings:
+        labels = np.array(naming.labels)
+        top = int(labels.max())
+        highest = facts.routed_rows or 2 * top + 2
+        size = float(found.members[labels == top].sum())
+        below = max(float(found.members[labels == top - 1].sum()), 0.5)
+        moving = len(set(labels[labels > 0].tolist()))
+        full = moving > 1 and top > 1.25 * float(naming.law.knee.min())
+        hidden = top >= 1 and size**2 / (4 * below) > 10 and not full and top < highest
+        out.append(replace(naming, spread=((top, highest),)) if hidden else naming)
+    return levels.Named(found, out)
 
 
 def _grids(order: pd.DataFrame, steps: structure.LayerSteps) -> list[np.ndarray]:
@@ -165,7 +191,7 @@ def _sample(seen: counts.Observed) -> tuple[Floats, Floats]:
 
 def _answer(
     seen: counts.Observed, found: mixture.Clusters, named: levels.Named, facts: Facts
-) -> tuple[counts.Chain, counts.Counts]:
+) -> tuple[counts.Chain, counts.Counts, list[tuple[float, counts.Counts]]]:
     """Read all layer-steps under every believable naming; the best one's levels are kept."""
     fit = seen
     if len(seen.log_ns) > SETTLE_ON:
@@ -176,11 +202,12 @@ def _answer(
     for naming in named.namings:
         if naming.probability < NAMING_FROM and best is not None:
             continue
-        top = max(max(naming.labels), 0, *(high for _, high in naming.spread))
-        top = facts.routed_rows if facts.routed_rows else top + 2
+        top = max([0, *naming.labels, *(high for _, high in naming.spread)])
+        top = facts.routed_rows or (top if naming.spread else top + 2)
         chain = counts.settle(fit, counts.start(found, naming, top, layers))
         parts.append((naming.probability, counts.count(seen, chain)))
         best = best or chain
     assert best is not None
     total = sum(p for p, _ in parts)
-    return best, counts.mixed([(p / total, c) for p, c in parts])
+    parts = [(p / total, c) for p, c in parts]
+    return best, counts.mixed(parts), parts

@@ -15,7 +15,7 @@ stayed away, and the bound by the routed rows. What cannot be told apart stays a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -36,6 +36,10 @@ DROP_COST = 12.0
 JOIN_COST = 3.0
 #: a step below this share of its neighbour's is a second mode, not a row
 MODE_STEP = 0.33
+#: cost of a level that stands for several counts
+SPREAD_COST = 8.0
+#: a best naming with this much against it has such levels tried too
+DOUBTFUL = 4.0
 #: a missing count is never held against a naming by more than this (log likelihood)
 ABSENCE_CAP = 40.0
 #: with this much against it a naming is not even fitted
@@ -195,7 +199,7 @@ def fit_law(mu: Floats, count: Floats, facts: Facts) -> tuple[Law, float]:
         law = unpack(theta)
         parts = [((np.log(mu) - np.log(law.time(count))) / tolerance).ravel()]
         parts.append(np.array([(theta[0] - np.log(LATENCY_NS)) / LATENCY_SPREAD]))
-        parts.append(np.array([(theta[1] - np.log(4.0)) / 0.4]))
+        parts.append(np.array([(theta[1] - np.log(4.0)) / 0.3]))
         parts.append((theta[2 + tensors : 2 + 2 * tensors] - np.log(0.5)) / 2.0)
         if log_bytes is not None:
             rate = log_bytes - theta[2 : 2 + tensors]  # log GB/s of each tensor
@@ -209,16 +213,16 @@ def fit_law(mu: Floats, count: Floats, facts: Facts) -> tuple[Law, float]:
     per_row = np.maximum(spread, mu[-1] / (4 * count[-1]) if len(count) > 1 else mu[-1] / count[-1])
     start = np.concatenate([[np.log(LATENCY_NS), np.log(4.0)], np.log(per_row), np.zeros(tensors)])
     start[2 + tensors :] = np.log(0.5)
-    lower = np.concatenate([[np.log(200.0), np.log(1.7)], np.full(2 * tensors, -12.0)])
+    lower = np.concatenate([[np.log(200.0), np.log(2.2)], np.full(2 * tensors, -12.0)])
     upper = np.concatenate([[np.log(50_000.0), np.log(30.0)], np.full(2 * tensors, 25.0)])
     best = None
-    for knee in (0.3, 2.0, 6.0):
+    for knee in (0.4, 3.0):
         guess = start.copy()
         guess[2 + tensors :] = np.log(knee)
         if knee > count[-1]:
             guess[2 : 2 + tensors] = np.log(mu[-1] / knee)
         guess = np.clip(guess, lower + 1e-6, upper - 1e-6)
-        trial = least_squares(residuals, guess, bounds=(lower, upper), max_nfev=40)
+        trial = least_squares(residuals, guess, bounds=(lower, upper), max_nfev=25)
         if best is None or trial.cost < best.cost:
             best = trial
     assert best is not None
@@ -234,13 +238,58 @@ def name(found: Clusters, facts: Facts) -> Named:
             known = namings.get(naming.labels)
             if known is None or known.score < naming.score:
                 namings[naming.labels] = naming
+    best = max((n.score for n in namings.values()), default=-np.inf)
+    if best < -DOUBTFUL:
+        thorough = best < -SPREAD_COST - 6
+        for naming in _spread_namings(found, groups, facts, thorough):
+            namings.setdefault(naming.labels, naming)
+    if not namings:
+        return Named(found)
     ranked = sorted(namings.values(), key=lambda n: -n.score)
     likely = np.exp(np.array([n.score - ranked[0].score for n in ranked]))
     kept = [(n, p) for n, p in zip(ranked, likely, strict=True) if p > FORGET]
     total = sum(p for _, p in kept)
     return Named(
-        found, [Naming(n.labels, n.score, n.law, float(p / total)) for n, p in kept]
+        found, [replace(n, probability=float(p / total)) for n, p in kept]
     )
+
+
+def _spread_namings(
+    found: Clusters, groups: list[list[int]], facts: Facts, thorough: bool
+) -> list[Naming]:
+    """Namings in which one level stands for several counts that cannot be told apart.
+
+    The law is fitted to the other levels; the counts between its neighbours are all possible.
+    """
+    mu, _ = _centres(found, groups)
+    bound = facts.routed_rows or 64
+    skip = 1 if len(mu) > 1 and not _same_law(mu[0], mu[1]) else 0
+    base = _empty_score(mu[0], mu[skip:]) if skip else 0.0
+    out = []
+    if skip and len(mu) > 2:  # one-row copies hidden in the empty level
+        for hidden in range(1, 4):
+            counts = hidden + 1 + np.arange(len(mu) - 1)
+            if counts[-1] <= bound:
+                law, misfit = fit_law(mu[1:], counts, facts)
+                labels = _expand(found, groups, [0, *counts.tolist()], 0)
+                score = base - misfit - SPREAD_COST
+                out.append(Naming(labels, score, law, spread=((0, hidden),)))
+    if not thorough:
+        return out
+    for wide, extra, first in product(range(skip, len(mu) - 1), range(1, 7), (1,)):
+        counts = [0] * skip + [first + k for k in range(len(mu) - skip)]
+        counts = [c + extra * (k > wide) for k, c in enumerate(counts)]
+        others = [k for k in range(skip, len(mu)) if k != wide]
+        if counts[-1] > bound or len(others) < 2:
+            continue
+        law, misfit = fit_law(mu[others], np.array([counts[k] for k in others]), facts)
+        inside = law.time(np.array([counts[wide], counts[wide] + extra]))
+        if np.any(mu[wide] < 0.93 * inside[0]) or np.any(mu[wide] > 1.07 * inside[1]):
+            continue
+        score = base - misfit - SPREAD_COST
+        spread = ((counts[wide], counts[wide] + extra),)
+        out.append(Naming(_expand(found, groups, counts, 0), score, law, spread=spread))
+    return out
 
 
 def _variants(found: Clusters, groups: list[list[int]]) -> list[tuple[list[list[int]], float]]:
@@ -283,6 +332,7 @@ def _namings(
             continue
         kept = members[skip : len(groups) - drop]
         steps = _gaps(moving, sigma[skip : len(groups) - drop], kept)
+        reached = -np.inf
         for first in range(1, min(bound, 12) + 1):
             counts = first + np.concatenate([[0], np.cumsum(steps)])
             if counts[-1] > bound:
@@ -294,6 +344,9 @@ def _namings(
             law, misfit = fit_law(moving, counts, facts)
             score = base - misfit - absent
             out.append(Naming(_expand(found, groups, all_counts, drop), score, law))
+            if score < reached - 20:
+                break  # further off and further off
+            reached = max(reached, score)
     return out
 
 
