@@ -26,10 +26,13 @@ from lanescope.attribution.rules.names import function_name
 from lanescope.attribution.rules.profile import Profile
 from lanescope.attribution.tables import HostSide
 from lanescope.schemas.documents.attribution import AttributionDocument
-from lanescope.schemas.errors import InternalError, NoDeviceActivity
+from lanescope.schemas.documents.misses import ScoreRow
+from lanescope.schemas.errors import InternalError, NoDeviceActivity, UnusableInput
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lanescope.attribution.copies.results import CopiesResult
 
 #: The bucket of graphs traced as one block: time whose kernels the trace does not hold.
 GRAPH_BLOCKS = "graph_blocks"
@@ -256,9 +259,12 @@ class Attribution:
     Units stand in the column names; times are integer nanoseconds.
     """
 
-    def __init__(self, analysis: Analysis, document: AttributionDocument) -> None:
+    def __init__(
+        self, analysis: Analysis, document: AttributionDocument, copies: CopiesResult
+    ) -> None:
         self._analysis = analysis
         self.document = document
+        self._copies = copies
 
     @property
     def steps(self) -> pd.DataFrame:
@@ -290,6 +296,25 @@ class Attribution:
     def kernels(self) -> pd.DataFrame:
         """One row a kernel execution. Millions of rows for a large trace."""
         return self._analysis.frame("kernels_out")
+
+    @property
+    def layer_steps(self) -> pd.DataFrame | None:
+        """One row a layer-step: its misses with their interval. None without row copies."""
+        return self._copies.layer_steps
+
+    def score(self, truth: str | Path) -> ScoreRow:
+        """Score the misses against a sidecar of exact counts, see `copies.truth`.
+
+        Raises `UnusableInput` when there is nothing to score or it does not line up.
+        """
+        from lanescope.attribution.copies import truth as sidecar
+
+        copies, counts = self._copies, sidecar.load(Path(truth))
+        if copies.misses is None or copies.layer_steps is None or copies.means is None:
+            raise UnusableInput(
+                f"{truth}: the trace gives no misses to score", "see the abstentions"
+            )
+        return sidecar.score(copies.layer_steps, copies.means, copies.misses.per_layer_step, counts)
 
     @property
     def analysis(self) -> Analysis:
@@ -330,11 +355,18 @@ def attribute(
 
     Raises the errors of `analyse`.
     """
+    from lanescope.attribution.copies.results import read
     from lanescope.attribution.results import document
 
     analysis = analyse(path, profile=profile, window=window, use_cache=use_cache, say=say)
     try:
-        return Attribution(analysis, document(analysis))
+        doc = document(analysis)
+        say("reading the row copies")
+        copies = read(analysis)
+        doc.misses, doc.link, doc.model = copies.misses, copies.link, copies.model
+        doc.warnings += copies.warnings
+        doc.abstained += copies.abstained
+        return Attribution(analysis, doc, copies)
     except BaseException:
         analysis.close()
         raise

@@ -1,6 +1,7 @@
 """Write an attribution's folder: all of it, or nothing.
 
-attribution.json, steps.parquet, step_buckets.parquet, kernels.parquet; views add their pages.
+attribution.json, steps.parquet, step_buckets.parquet, kernels.parquet, layer_steps.parquet where
+rows are copied; views add their pages.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ DOCUMENT = "attribution.json"
 STEPS = "steps.parquet"
 STEP_BUCKETS = "step_buckets.parquet"
 KERNELS = "kernels.parquet"
+LAYER_STEPS = "layer_steps.parquet"
 
 _ENOSPC = 28
 
@@ -80,3 +82,5 @@ def _write_tables(result: Attribution, folder: Path) -> None:
         " JOIN process_ids AS p USING (process) ORDER BY ALL"
     ).write_parquet(str(folder / STEP_BUCKETS), compression="zstd")
     con.table("kernels_out").write_parquet(str(folder / KERNELS), compression="zstd")
+    if result.layer_steps is not None:
+        result.layer_steps.to_parquet(folder / LAYER_STEPS, compression="zstd", index=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from lanescope.dashboards import copies_text
 from lanescope.dashboards.terminal import Column, table
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.units import duration, significant
@@ -43,6 +44,7 @@ def show(doc: AttributionDocument, con: Console) -> None:
         con.print(Text(f"{doc.launches.verdict}: {doc.launches.verdict_evidence}"), soft_wrap=True)
     if doc.steps:
         _buckets(doc, con)
+    copies_text.show(doc, con)
     _phases(doc, con)
     if doc.launches:
         _launches(doc, con)

@@ -110,6 +110,41 @@ class TraceWarning(WarningCode):
     )
 
 
+class CopyAbstained(AbstentionCode):
+    """What the reading of row copies may withhold."""
+
+    MISSES = ("misses", "name the row-move kernel in a profile ([row_copies] pattern)")
+    EXACT_COUNTS = (
+        "exact_counts",
+        "state routed_rows and row_bytes in the profile, or record without other traffic",
+    )
+    HIT_RATE = ("hit_rate", "state routed_rows in the profile ([row_copies])")
+    LINK = ("link", "state row_bytes in the profile ([row_copies])")
+    MODEL = ("model", "record more steps with different numbers of misses")
+
+
+class CopyWarning(WarningCode):
+    """What the reading of row copies may warn of."""
+
+    CONTRADICTION = (
+        "copies-contradict-profile",
+        "the trace was followed; correct row_copies in the profile, or look at the kernel",
+    )
+    LEFT_OUT = (
+        "copies-left-out",
+        "steps cut by the window's edge are read only where they are whole",
+    )
+    DISTURBED = (
+        "copies-disturbed",
+        "their layer-steps have wider intervals; keep other copies out of the window to be exact",
+    )
+    IN_PREFILL = ("copies-in-prefill", "they are in no verification step and in no average here")
+    HIT_PRINTED = (
+        "printed-hit-contradicts-misses",
+        "the engine divides by another number of routed rows; the rate from the misses is used",
+    )
+
+
 class Abstained(AbstentionCode):
     """What an attribution may withhold: its name and the remedy."""
 

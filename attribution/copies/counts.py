@@ -82,7 +82,9 @@ class Chain:
 def start(found: Clusters, naming: Naming, top: int, layers: int) -> Chain:
     """Levels for all counts 0..top: from the clusters where seen, from the law elsewhere."""
     tensors = found.mu.shape[1]
-    law_log = np.vstack([np.full(tensors, np.log(1000.0)), np.log(naming.law.time(np.arange(1, top + 1)))])
+    law_log = np.vstack(
+        [np.full(tensors, np.log(1000.0)), np.log(naming.law.time(np.arange(1, top + 1)))]
+    )
     mu, sigma = law_log.copy(), np.full((top + 1, tensors), 0.02)
     seen = np.zeros(top + 1)
     labels = np.array(naming.labels)
@@ -95,13 +97,13 @@ def start(found: Clusters, naming: Naming, top: int, layers: int) -> Chain:
             sigma[count] = np.sqrt(share @ within)
             seen[count] = found.members[members].sum()
     known = np.flatnonzero(seen > 0)
-    moving = known[known > 0]
+    rows = known[known > 0]
     for tensor in range(tensors):
-        if len(moving):
-            shift = mu[moving, tensor] - law_log[moving, tensor]
+        if len(rows):
+            shift = mu[rows, tensor] - law_log[rows, tensor]
             fill = np.arange(1, top + 1)
-            mu[1:, tensor] = law_log[1:, tensor] + np.interp(fill, moving, shift)
-            noise = np.interp(fill, moving, sigma[moving, tensor])
+            mu[1:, tensor] = law_log[1:, tensor] + np.interp(fill, rows, shift)
+            noise = np.interp(fill, rows, sigma[rows, tensor])
             sigma[1:, tensor] = np.where(seen[1:] > 0, sigma[1:, tensor], np.hypot(noise, 0.012))
     if seen[0] == 0:  # never seen: an empty launch is short, how short is not known
         lowest = mu[1].min() if top else np.log(1000.0)
@@ -174,7 +176,9 @@ def settle(seen: Observed, chain: Chain, rounds: int = 6) -> Chain:
         share, disturbed = read(seen, chain)
         calm = seen.calm
         _, on_level = log_density(
-            seen.log_ns[calm], chain.mu, chain.sigma,
+            seen.log_ns[calm],
+            chain.mu,
+            chain.sigma,
             np.full((int(calm.sum()), seen.log_ns.shape[1]), chain.slow_unseen),
         )
         _update_levels(seen.log_ns[calm], share[calm][:, :, None] * on_level, chain)
@@ -309,8 +313,12 @@ def count(seen: Observed, chain: Chain, chunk: int = 20_000) -> Counts:
         some = seen.take(np.arange(begin, min(begin + chunk, len(seen.log_ns))))
         share, disturbed = read(some, chain)
         # what slows one copy of a layer-step mostly slows its neighbours too
-        worst = np.sort(disturbed, axis=1)[:, -1]
-        share, disturbed = read(some, chain, support=0.6 * worst)
+        worst = disturbed.max(axis=1)
+        again = np.flatnonzero(worst > 0.1)
+        if len(again):
+            share[again], disturbed[again] = read(
+                some.take(again), chain, support=0.6 * worst[again]
+            )
         parts.append((share, disturbed))
     share = np.concatenate([p[0] for p in parts])
     disturbed = np.concatenate([p[1] for p in parts])

@@ -15,7 +15,7 @@ from lanescope.attribution.copies.levels import Facts
 from lanescope.attribution.copies.mixture import Floats
 
 #: layer-steps that the levels are learnt from, and that they settle on
-LEARN_FROM, SETTLE_ON = 2000, 6000
+LEARN_FROM, SETTLE_ON = 1600, 5000
 #: namings less probable than this do not enter the answer
 NAMING_FROM = 0.003
 #: law misfit (per level and tensor, squared sigmas) beyond which the levels follow no law
@@ -130,7 +130,18 @@ def _group(
     size = max(1, len({x for x in best.labels if x > 0}) * steps.ns.shape[1])
     strange = -best.score / size > STRANGE
     return Group(
-        process, device, steps, seen, named, chain, answer, means, facts, basis, grids, strange,
+        process,
+        device,
+        steps,
+        seen,
+        named,
+        chain,
+        answer,
+        means,
+        facts,
+        basis,
+        grids,
+        strange,
         [*steps.structure.contradictions, *warnings],
     )
 
@@ -169,16 +180,18 @@ def _routed(order: pd.DataFrame, stated: Stated) -> tuple[int | None, str, list[
         in_grid = int(widths.max())
     if stated.routed_rows:
         if in_grid and in_grid != stated.routed_rows:
-            return stated.routed_rows, "stated", [
-                f"{stated.routed_rows} routed rows are stated, the grids of the copies hold {in_grid}"
-            ]
+            return (
+                stated.routed_rows,
+                "stated",
+                [f"{stated.routed_rows} routed rows are stated, the copies' grids hold {in_grid}"],
+            )
         return stated.routed_rows, "stated", []
     return in_grid, "first grid dimension of the copies" if in_grid else "", []
 
 
 def _sample(seen: counts.Observed) -> tuple[Floats, Floats]:
-    """Layer-steps to learn the levels from: calm ones if there are enough, at most a few thousand."""
-    whole = ~np.isnan(seen.log_ns).any(axis=1)
+    """Layer-steps to learn the levels from: calm ones if there are enough, not too many."""
+    whole = np.asarray(~np.isnan(seen.log_ns).any(axis=1))
     rows = np.flatnonzero(seen.calm & whole)
     if len(rows) < min(100, 0.2 * len(whole)):
         rows = np.flatnonzero(whole)

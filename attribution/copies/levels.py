@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+from scipy.special import gammaln
 
 from lanescope.attribution.copies.mixture import Clusters, Floats
 
@@ -30,22 +32,30 @@ LATENCY_NS, LATENCY_SPREAD = 3000.0, 0.5
 EMPTY_NS, EMPTY_SPREAD = 1200.0, 0.6
 #: how far a level may be from the law: share of its duration, and ns
 LAW_SHARE, LAW_NS = 0.03, 150.0
-#: a name for a level costs this much when the level is thrown away as a disturbance
-DROP_COST = 12.0
+#: a level costs this much, and as much again by its size, when it is taken for a disturbance
+DROP_COST = 6.0
 #: and this much, and its distance in sigmas, when it is taken for a second mode of its neighbour
 JOIN_COST = 3.0
 #: a step below this share of its neighbour's is a second mode, not a row
 MODE_STEP = 0.33
+#: the lowest level's second mode lies no further off than this (sigmas over all tensors)
+MODE_APART = 6.0
+#: fewer than this share of the geometric mean of its neighbours is no count of its own
+RARE_BETWEEN = 0.2
 #: cost of a level that stands for several counts
 SPREAD_COST = 8.0
 #: a best naming with this much against it has such levels tried too
 DOUBTFUL = 4.0
-#: a missing count is never held against a naming by more than this (log likelihood)
-ABSENCE_CAP = 40.0
+#: rows do not miss quite independently, so their frequencies speak with this weight, up to a cap
+SHAPE_WEIGHT, ABSENCE_CAP = 0.3, 14.0
 #: with this much against it a naming is not even fitted
 HOPELESS = 15.0
 #: namings less likely than this, relative to the best, are forgotten
 FORGET = 1e-4
+
+
+#: counts of rows: whole numbers, in an array or not
+Counted = Sequence[int] | NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,7 @@ class Law:
     per_row: Floats
     knee: Floats
 
-    def time(self, count: Floats) -> Floats:
+    def time(self, count: Counted) -> Floats:
         """Duration (ns) of each tensor's copy for counts >= 1: shape (len(count), C)."""
         m = np.asarray(count, dtype=float)[:, None]
         q = self.sharpness
@@ -123,6 +133,23 @@ def tidy(found: Clusters) -> list[list[int]]:
     return groups
 
 
+def _believable(found: Clusters, groups: list[list[int]]) -> list[list[int]]:
+    """The groups without those too small to be a count between their neighbours.
+
+    Miss counts have one hump: a count between two others is about as frequent as their geometric
+    mean or more. A handful of layer-steps between two crowds was disturbed.
+    """
+    while len(groups) > 2:
+        n = np.array([found.members[g].sum() for g in groups])
+        expected = np.sqrt(n[:-2] * n[2:])
+        lacking = n[1:-1] / np.maximum(expected, 1e-9)
+        worst = int(lacking.argmin())
+        if lacking[worst] >= RARE_BETWEEN:
+            break
+        del groups[worst + 1]
+    return groups
+
+
 def _second_mode(found: Clusters, groups: list[list[int]]) -> int | None:
     """The group that should be joined to its successor, the clearest case first."""
     mu, sigma = _centres(found, groups)
@@ -139,7 +166,8 @@ def _second_mode(found: Clusters, groups: list[list[int]]) -> int | None:
         elif k + 2 < len(groups):
             after = mu[k + 2] - mu[k + 1]
             plain = after > 2.5 * np.maximum(sigma[k + 1], sigma[k + 2])
-            if not plain.any():
+            apart = np.sqrt(((step / np.maximum(sigma[k], sigma[k + 1])) ** 2).sum())
+            if not plain.any() or apart > MODE_APART:
                 continue
             ratio = np.max(np.where(plain, step / np.maximum(after, 1e-9), -np.inf))
         else:
@@ -177,7 +205,7 @@ def _centres(found: Clusters, groups: Sequence[Sequence[int]]) -> tuple[Floats, 
     return np.array(mu), np.array(sigma)
 
 
-def fit_law(mu: Floats, count: Floats, facts: Facts) -> tuple[Law, float]:
+def fit_law(mu: Floats, count: Counted, facts: Facts) -> tuple[Law, float]:
     """Most believable constants for levels `mu` (K, C; ns) at `count` (K,), and their cost.
 
     The cost is minus the log of likelihood times priors, up to a constant common to all namings of
@@ -231,7 +259,7 @@ def fit_law(mu: Floats, count: Floats, facts: Facts) -> tuple[Law, float]:
 
 def name(found: Clusters, facts: Facts) -> Named:
     """All believable namings of the clusters, with their probabilities."""
-    groups = tidy(found)
+    groups = _believable(found, tidy(found))
     namings: dict[tuple[int, ...], Naming] = {}
     for variant, cost in _variants(found, groups):
         for naming in _namings(found, variant, facts, cost):
@@ -240,7 +268,7 @@ def name(found: Clusters, facts: Facts) -> Named:
                 namings[naming.labels] = naming
     best = max((n.score for n in namings.values()), default=-np.inf)
     if best < -DOUBTFUL:
-        thorough = best < -SPREAD_COST - 6
+        thorough = best < -SPREAD_COST - 2
         for naming in _spread_namings(found, groups, facts, thorough):
             namings.setdefault(naming.labels, naming)
     if not namings:
@@ -249,9 +277,7 @@ def name(found: Clusters, facts: Facts) -> Named:
     likely = np.exp(np.array([n.score - ranked[0].score for n in ranked]))
     kept = [(n, p) for n, p in zip(ranked, likely, strict=True) if p > FORGET]
     total = sum(p for _, p in kept)
-    return Named(
-        found, [replace(n, probability=float(p / total)) for n, p in kept]
-    )
+    return Named(found, [replace(n, probability=float(p / total)) for n, p in kept])
 
 
 def _spread_namings(
@@ -268,10 +294,10 @@ def _spread_namings(
     out = []
     if skip and len(mu) > 2:  # one-row copies hidden in the empty level
         for hidden in range(1, 4):
-            counts = hidden + 1 + np.arange(len(mu) - 1)
-            if counts[-1] <= bound:
-                law, misfit = fit_law(mu[1:], counts, facts)
-                labels = _expand(found, groups, [0, *counts.tolist()], 0)
+            upper = [hidden + 1 + k for k in range(len(mu) - 1)]
+            if upper[-1] <= bound:
+                law, misfit = fit_law(mu[1:], upper, facts)
+                labels = _expand(found, groups, [0, *upper], 0)
                 score = base - misfit - SPREAD_COST
                 out.append(Naming(labels, score, law, spread=((0, hidden),)))
     if not thorough:
@@ -309,22 +335,24 @@ def _variants(found: Clusters, groups: list[list[int]]) -> list[tuple[list[list[
     return out
 
 
-def _namings(
-    found: Clusters, groups: list[list[int]], facts: Facts, cost: float
-) -> list[Naming]:
+def _namings(found: Clusters, groups: list[list[int]], facts: Facts, cost: float) -> list[Naming]:
     """Score the namings of one grouping: with and without an empty level, every first count."""
     mu, sigma = _centres(found, groups)
     members = np.array([found.members[g].sum() for g in groups])
     bound = facts.routed_rows or 64
     out = []
-    for empty, drop in product((True, False), (0, 1, 2)):
+    small = members <= max(3.0, 0.005 * members.sum())
+    droppable = int(np.argmin(small[::-1])) if not small.all() else 0
+    for empty, drop in product((True, False), range(min(max(droppable, 1), 5) + 1)):
         skip = int(empty)
         moving = mu[skip : len(groups) - drop]
         if len(moving) == 0 and not (empty and drop == 0):
             continue
-        if drop and (len(moving) < 2 or members[len(groups) - drop :].sum() > 0.05 * members.sum()):
+        if drop and (len(moving) < 2 or members[-drop:].sum() > 0.05 * members.sum()):
             continue
-        base = -cost - DROP_COST * drop + (_empty_score(mu[0], moving) if empty else 0.0)
+        dropped = members[len(groups) - drop :]
+        toll = float((DROP_COST + np.minimum(dropped, DROP_COST)).sum())
+        base = -cost - toll + (_empty_score(mu[0], moving) if empty else 0.0)
         if not len(moving):
             labels = _expand(found, groups, [0], drop)
             law = Law(LATENCY_NS, 4.0, np.full(mu.shape[1], 1e4), np.full(mu.shape[1], 0.5))
@@ -338,7 +366,8 @@ def _namings(
             if counts[-1] > bound:
                 break
             all_counts = ([0] if empty else []) + [int(c) for c in counts]
-            absent = _absence(all_counts, members[: len(groups) - drop])
+            kept_members = members[: len(groups) - drop]
+            absent = _unlikely(all_counts, kept_members, facts.routed_rows)
             if absent >= HOPELESS:
                 continue
             law, misfit = fit_law(moving, counts, facts)
@@ -377,20 +406,34 @@ def _gaps(mu: Floats, sigma: Floats, members: Floats) -> list[int]:
     return gaps
 
 
-def _absence(counts: list[int], members: Floats) -> float:
-    """How unbelievable it is that the counts left out were never seen (log units).
+def _unlikely(counts: list[int], members: Floats, bound: int | None) -> float:
+    """How badly the counts' frequencies fit any mix of rows that miss with some chance (log units).
 
-    Miss counts have one hump, so a count between two seen ones is expected about as often as their
-    geometric mean, and one below the lowest as the two lowest extrapolate.
+    The family is P(m) ~ C(R, m) exp(a m + b m^2): the binomial of R rows, tilted to be wider or
+    narrower. A count that is passed over, or two that were taken for one, do not fit it.
     """
-    cost = 0.0
-    for (low, high), (n_low, n_high) in zip(pairwise(counts), pairwise(members), strict=True):
-        if high - low > 1:
-            cost += (high - low - 1) * float(np.sqrt(n_low * n_high)) * 0.5
-    if counts and counts[0] > 0:
-        below = members[0] ** 2 / members[1] if len(members) > 1 else members[0] * 0.1
-        cost += 0.5 * min(float(below), float(members[0]))
-    return min(cost, ABSENCE_CAP)
+    top = bound or max(counts) + 3
+    seen = np.zeros(top + 1)
+    np.add.at(seen, counts, members)
+    total, m = seen.sum(), np.arange(top + 1.0)
+    choose = gammaln(top + 1) - gammaln(m + 1) - gammaln(top - m + 1)
+    terms = np.stack([m, m * m], axis=1) / top
+    target, tilt = terms.T @ seen, np.zeros(2)
+    chance = np.full(top + 1, 1 / (top + 1))
+    for _ in range(60):  # Newton on a concave likelihood, in short steps
+        log = choose + terms @ tilt
+        chance = np.exp(log - log.max())
+        chance /= chance.sum()
+        mean = terms.T @ chance
+        curve = (terms * chance[:, None]).T @ terms - np.outer(mean, mean)
+        step = np.linalg.solve(curve + 1e-6 * np.eye(2), target / total - mean)
+        tilt = tilt + step * min(1.0, 3.0 / max(np.abs(step).max(), 1e-12))
+        if np.abs(step).max() < 1e-6:
+            break
+    some = seen > 0
+    expected = np.maximum(total * chance[some], 1e-12)
+    deviance = float((seen[some] * np.log(seen[some] / expected)).sum())
+    return min(SHAPE_WEIGHT * max(deviance, 0.0), ABSENCE_CAP)
 
 
 def _expand(

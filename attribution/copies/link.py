@@ -42,7 +42,7 @@ def per_row(chain: Chain, law: Law, mass: Floats) -> Floats:
 
 
 def split(ns: Floats, answer: Counts, chain: Chain, row_ns: Floats) -> Split:
-    """Split the time of every copy: its rows' link time, what its level adds, what disturbance adds."""
+    """Split the time of every copy: its rows' link time, the rest of its level, disturbance."""
     level = np.exp(chain.mu)
     rows = np.arange(level.shape[0])[:, None] * row_ns
     share = answer.share[:, : level.shape[0]]

@@ -12,7 +12,6 @@ Nothing here knows what a miss is; `levels` gives the clusters their counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,10 @@ LOG_FLOOR = -20.0
 SIGMA_SHARE = 0.002
 SIGMA_NS = 25.0
 #: distance of two clusters, in pooled standard deviations over all tensors, that counts as apart
-APART = 2.6
+APART = 4.0
+#: a stretch without observations is plain from so many times its neighbours' distances, this
+#: share of the duration, and these ns on; the widest few are looked at
+GAP_TIMES, GAP_SHARE, GAP_NS, GAP_TRIES = 12.0, 0.02, 150.0, 4
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,7 @@ def sigma_floor(mu: Floats) -> Floats:
     return np.asarray(np.hypot(SIGMA_SHARE, SIGMA_NS / np.exp(mu)))
 
 
-def log_density(
-    y: Floats, mu: Floats, sigma: Floats, slow: Floats
-) -> tuple[Floats, Floats]:
+def log_density(y: Floats, mu: Floats, sigma: Floats, slow: Floats) -> tuple[Floats, Floats]:
     """Log density of observations under each cluster, and the probability that the core made it.
 
     `y` (n, C) with NaN where a launch is missing, `slow` (n, C) the prior probability that a copy
@@ -102,10 +102,12 @@ def expectation(
 
 
 def fit(
-    y: Floats, slow: Floats, share: Floats, rounds: int = 30, tolerance: float = 1e-4
+    y: Floats, slow: Floats, share: Floats, rounds: int = 30, tolerance: float = 1e-5
 ) -> Clusters:
     """Expectation-maximization from starting responsibilities `share` (n, K)."""
-    center = np.nan_to_num(np.stack([_weighted_median(y, share[:, k]) for k in range(share.shape[1])]))
+    center = np.nan_to_num(
+        np.stack([_weighted_median(y, share[:, k]) for k in range(share.shape[1])])
+    )
     spread = np.stack(
         [_weighted_median(np.abs(y - center[k]), share[:, k]) for k in range(share.shape[1])]
     )
@@ -114,7 +116,7 @@ def fit(
     last, loglik = -np.inf, -np.inf
     for _ in range(rounds):
         share, core, loglik = expectation(y, slow, mu, sigma, weight)
-        if loglik - last < tolerance * max(1.0, abs(loglik)) * 0.01:
+        if loglik - last < tolerance * max(1.0, abs(loglik)):
             break
         last = loglik
         mu, sigma = _maximize(y, core, mu, prior=2.0)
@@ -126,8 +128,9 @@ def fit(
 def _weighted_median(values: Floats, weight: Floats) -> Floats:
     """Median over rows where `weight` is at least half its maximum (cheap and robust start)."""
     chosen = values[weight >= 0.5 * weight.max()]
-    with np.errstate(all="ignore"):
+    if np.isnan(chosen).any():
         return np.asarray(np.nanmedian(chosen, axis=0))
+    return np.asarray(np.median(chosen, axis=0))
 
 
 def distance(a: Clusters, low: int, high: int) -> tuple[float, int, int]:
@@ -147,13 +150,14 @@ def _apart(pair: Clusters, low: int = 0, high: int = 1) -> bool:
     return gap > APART and up >= needed and down == 0
 
 
-def _cuts(y: Floats) -> list[Any]:
+def _cuts(y: Floats) -> list[NDArray[np.bool_]]:
     """Candidate cuts of a set in two: by variance and by the widest gap, along each direction."""
-    spread = np.nanstd(y, axis=0)
-    filled = np.where(np.isnan(y), np.nanmedian(y, axis=0), y)
+    holes = np.isnan(y)
+    filled = np.where(holes, np.nanmedian(y, axis=0), y) if holes.any() else y
+    spread = filled.std(axis=0)
     scaled = (filled - filled.mean(axis=0)) / np.maximum(spread, 1e-9)
     directions = [*filled.T, scaled.sum(axis=1)]
-    cuts = []
+    cuts: dict[bytes, NDArray[np.bool_]] = {}
     for values in directions:
         ordered = np.sort(values)
         n = len(ordered)
@@ -162,22 +166,48 @@ def _cuts(y: Floats) -> list[Any]:
         between = (running - count * total / n) ** 2 / (count * (n - count))
         gaps = np.diff(ordered)
         for at in {int(between.argmax()), int(gaps.argmax())}:
-            cuts.append(values > 0.5 * (ordered[at] + ordered[at + 1]))
-    return cuts
+            cut = values > 0.5 * (ordered[at] + ordered[at + 1])
+            cuts[cut.tobytes()] = cut
+    return list(cuts.values())
 
 
-def _split(y: Floats, slow: Floats) -> Any | None:
+def _empty_gap(y: Floats) -> NDArray[np.bool_] | None:
+    """A cut at the widest stretch without observations, where it is plain; None elsewhere.
+
+    Plain: many times the distance of the observations on both sides of it, and beyond the timer.
+    """
+    best, width = None, 1.0
+    for values in y.T:
+        ordered = np.sort(values[~np.isnan(values)])
+        if len(ordered) < max(6, len(y)):
+            continue
+        steps = np.diff(ordered)
+        for at in np.argsort(steps)[: -GAP_TRIES - 1 : -1]:
+            low, high = ordered[at], ordered[at + 1]
+            beside = np.concatenate([steps[max(0, at - 8) : at], steps[at + 1 : at + 9]])
+            if min(at + 1, len(ordered) - at - 1) < 3 or np.exp(high) - np.exp(low) < GAP_NS:
+                continue
+            plain = steps[at] / max(GAP_TIMES * float(np.quantile(beside, 0.8)), GAP_SHARE)
+            if plain > width:
+                best, width = values > 0.5 * (low + high), plain
+    return best
+
+
+def _split(y: Floats, slow: Floats) -> NDArray[np.bool_] | None:
     """The best cut of one set, as a mask of its upper part; None when one cluster will do."""
     n, tensors = y.shape
     if n < 6:
         return None
+    gap = _empty_gap(y)
+    if gap is not None:
+        return gap
     single = fit(y, slow, np.ones((n, 1)))
     penalty = (tensors + 0.5) * np.log(max(n, 20)) + 2.0
     best, best_gain = None, penalty
     for cut in _cuts(y):
         if not 0 < cut.sum() < n:
             continue
-        pair = fit(y, slow, np.stack([~cut, cut], axis=1).astype(float))
+        pair = fit(y, slow, np.stack([~cut, cut], axis=1).astype(float), rounds=15)
         gain = pair.loglik - single.loglik
         if gain > best_gain and pair.members.min() >= 0.9 and _apart(pair):
             best, best_gain = pair.share[:, 1] > 0.5, gain

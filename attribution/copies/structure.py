@@ -1,4 +1,4 @@
-"""What the copies of a step are: how many make a layer-step, how many layers, which tensor is which.
+"""What the copies of a step are: how many make a layer-step, how many layers, which tensors.
 
 Learnt from the trace, strongest sign first: layers named in the capture, grids that repeat, other
 kernels (or time) between the layer-steps, and the durations themselves. What a profile states is
@@ -16,6 +16,8 @@ from lanescope.attribution.copies.mixture import Floats
 
 #: a sign must agree with a structure in this share of the places to carry it
 AGREES = 0.98
+#: durations repeat with a period that explains at least this share of their variance
+REPEATS = 0.4
 
 
 @dataclass(frozen=True)
@@ -119,23 +121,29 @@ def _by_pause(whole: pd.DataFrame, per_step: int, periods: list[int]) -> int | N
 
 
 def _typical(whole: pd.DataFrame, per_step: int) -> Floats:
-    """Median log duration at each place of a step."""
+    """High log duration (90 %) at each place of a step: launches without a miss tell nothing."""
     logs = np.log(np.maximum(whole.duration_ns.to_numpy(), 1)).reshape(-1, per_step)
-    return np.asarray(np.median(logs, axis=0))
+    return np.asarray(np.quantile(logs, 0.9, axis=0))
 
 
 def _boundary(signal: Floats, typical: Floats, periods: list[int]) -> int | None:
-    """The shortest period at whose boundaries alone the signal is high, and durations repeat."""
+    """The shortest period at whose boundaries alone the signal is high.
+
+    Of several, the shortest by which the durations repeat as well.
+    """
     level = np.median(signal, axis=0)
     level[0] = level.max()
+    found = None
     for period in periods:
         if period in (1, len(level)):
             continue  # every copy a layer-step of its own, or all one: no boundary shows it
         edge = np.arange(len(level)) % period == 0
         low = np.quantile(level[edge], 1 - AGREES)
-        if low > 1.5 * max(level[~edge].max(), 0) + 0.5 and _explains(typical, period) > 0.5:
-            return period
-    return None
+        if low > 1.5 * max(level[~edge].max(), 0) + 0.5:
+            if _explains(typical, period) > 0.5:
+                return period
+            found = found or period
+    return found
 
 
 def _explains(typical: Floats, period: int) -> float:
@@ -150,7 +158,9 @@ def _explains(typical: Floats, period: int) -> float:
 
 def _by_duration(whole: pd.DataFrame, per_step: int, periods: list[int]) -> int:
     """The shortest period that explains the durations about as well as any."""
-    scores = [_explains(_typical(whole, per_step), p) for p in periods]
+    scores = [_explains(_typical(whole, per_step), p) if p > 1 else 0.0 for p in periods]
+    if max(scores) < REPEATS:
+        return 1
     return next(p for p, s in zip(periods, scores, strict=True) if s >= max(scores) - 0.05)
 
 

@@ -44,10 +44,8 @@ def link_share(copies: pd.DataFrame, memory: pd.DataFrame) -> Floats:
     for device, some in copies.groupby("device", sort=False):
         other = host[host.device == device]
         at = copies.index.get_indexer(some.index)
-        start = some.start_ns.to_numpy()
-        share[at] = overlap(
-            start, start + some.duration_ns.to_numpy(), other.start_ns.to_numpy(), other.end_ns.to_numpy()
-        )
+        start, stop = some.start_ns.to_numpy(), (some.start_ns + some.duration_ns).to_numpy()
+        share[at] = overlap(start, stop, other.start_ns.to_numpy(), other.end_ns.to_numpy())
     return share
 
 
@@ -62,10 +60,8 @@ def busy_share(copies: pd.DataFrame, kernels: pd.DataFrame) -> Floats:
         own = (kernels.process == process) & (kernels.stream == stream)
         other = kernels[(kernels.device == device) & ~own]
         at = copies.index.get_indexer(some.index)
-        start = some.start_ns.to_numpy()
-        share[at] = overlap(
-            start, start + some.duration_ns.to_numpy(), other.start_ns.to_numpy(), other.end_ns.to_numpy()
-        )
+        start, stop = some.start_ns.to_numpy(), (some.start_ns + some.duration_ns).to_numpy()
+        share[at] = overlap(start, stop, other.start_ns.to_numpy(), other.end_ns.to_numpy())
     return share
 
 
@@ -79,6 +75,7 @@ def plain_copy_rate(memory: pd.DataFrame) -> tuple[float, str] | None:
         large = large[large.pinned]
     if large.empty:
         return None
-    rate = large.bytes / np.maximum(large.end_ns - large.start_ns, 1)
-    best = rate.idxmax()
-    return float(rate[best]), f"a pinned copy of {int(large.bytes[best]):,} bytes in the capture"
+    size = large["bytes"].to_numpy()
+    rate = size / np.maximum((large.end_ns - large.start_ns).to_numpy(), 1)
+    best = int(rate.argmax())
+    return float(rate[best]), f"a pinned copy of {int(size[best]):,} bytes in the capture"

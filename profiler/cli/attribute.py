@@ -10,7 +10,10 @@ from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
 #: What --require may name: a value that may be withheld.
-REQUIRABLE = ("steps", "buckets", "layers", "prefill", "launches", "ranges", "period")
+REQUIRABLE = (
+    "steps", "buckets", "layers", "prefill", "launches", "ranges", "period",
+    "misses", "exact_counts", "hit_rate", "link", "model",
+)  # fmt: skip
 
 
 def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[str]:
@@ -44,6 +47,12 @@ def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[
     metavar="LIST",
     help="Exit with 1 if one of these had to be withheld: " + ", ".join(REQUIRABLE) + ".",
 )
+@click.option(
+    "--truth",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Score the misses against exact counts (JSON: misses[step][layer]).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document alone, write nothing.")
 @click.option("--no-cache", is_flag=True, help="Stage the trace for this call alone.")
 @click.option("--plain", is_flag=True, help="No colour, no frames.")
@@ -54,6 +63,7 @@ def command(
     profile: str | None,
     window: str,
     require: list[str],
+    truth: Path | None,
     as_json: bool,
     no_cache: bool,
     plain: bool,
@@ -62,11 +72,12 @@ def command(
 
     TRACE is an Nsight Systems export (SQLite, plain or .xz, .zst, .gz; a folder of Parquet
     tables), an .nsys-rep, or a CSV of `nsys stats`. Writes attribution.json, steps.parquet,
-    step_buckets.parquet, kernels.parquet and report.html, and prints the answer.
+    step_buckets.parquet, kernels.parquet, layer_steps.parquet (where rows are copied) and
+    report.html, and prints the answer.
     """
     from lanescope.attribution import output
     from lanescope.attribution.attribute import attribute
-    from lanescope.dashboards import attribution_text
+    from lanescope.dashboards import attribution_text, copies_text
     from lanescope.dashboards.pages import attribution_page
     from lanescope.dashboards.terminal import console
 
@@ -78,6 +89,7 @@ def command(
         attribute(trace, profile=profile, window=window, use_cache=not no_cache, say=say) as result,
     ):
         document = result.document
+        card = result.score(truth) if truth else None
         if as_json:
             click.echo(document.model_dump_json(indent=1, by_alias=True))
         else:
@@ -86,6 +98,8 @@ def command(
     if not as_json:
         con = console(plain=plain)
         attribution_text.show(document, con)
+        if card:
+            copies_text.scorecard([(trace.name, card)], con)
         con.print(f"Written to {folder}/: open {folder}/report.html", soft_wrap=True)
     withheld = {a.what for a in document.abstained}
     return ExitCode.ABSTAINED if withheld & set(require) else ExitCode.DONE

@@ -10,6 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lanescope.schemas.documents.misses import Link, Misses
+from lanescope.schemas.documents.model import CostModel
 from lanescope.schemas.findings import Abstention, Finding
 
 SCHEMA: Literal["lanescope.attribution/1"] = "lanescope.attribution/1"
@@ -237,6 +239,9 @@ class AttributionDocument(_Part):
     launches: LaunchAccount | None
     prefill: Prefill | None
     ranges: list[RangeRow]
+    misses: Misses | None = None
+    link: Link | None = None
+    model: CostModel | None = None
     warnings: list[Finding]
     abstained: list[Abstention]
 

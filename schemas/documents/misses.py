@@ -23,7 +23,7 @@ class CopyTensor(_Part):
     """The copies of one tensor in the measured steps."""
 
     tensor: str
-    grid: list[int] = Field(description="grid of the launch; empty when it differs between launches")
+    grid: list[int] = Field(description="of the launch; empty when launches differ")
     row_bytes: int | None = Field(None, description="as stated; null when not known")
     launches_per_step: float
     mean_us: float
@@ -85,7 +85,7 @@ class Identifiability(_Part):
 
     verdict: Literal["exact", "partly", "not"]
     reason: str
-    confident_share: float = Field(description="share of layer-steps whose count is at least 95 % sure")
+    confident_share: float = Field(description="share of layer-steps 95 % sure or more")
     shifts: dict[str, float] = Field(
         default_factory=dict,
         description="probability that all counts above zero are that many higher than stated",
@@ -116,7 +116,8 @@ class Misses(_Part):
     identifiability: Identifiability
     disturbed_share: float = Field(description="share of copies slowed by something else")
     outside_decode: dict[str, int] = Field(
-        default_factory=dict, description="row copies that belong to other phases, launches by phase"
+        default_factory=dict,
+        description="row copies of other phases, launches by phase",
     )
 
 

@@ -1,0 +1,96 @@
+"""The row copies of an analysed trace, and what ran beside them, as frames."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from lanescope.attribution import engine
+from lanescope.attribution.copies import traffic
+from lanescope.attribution.copies.estimate import Stated
+from lanescope.attribution.copies.mixture import Floats
+
+if TYPE_CHECKING:
+    from lanescope.attribution.attribute import Analysis
+
+#: the exporter's words for the direction of a copy, and for page-locked memory
+_KINDS = {"HTOD": "h2d", "DTOH": "d2h", "HTOA": "h2d", "ATOH": "d2h"}
+_COPY_FALLBACK = {1: "h2d", 2: "d2h"}
+_PINNED = re.compile("PINNED", re.IGNORECASE)
+_PINNED_FALLBACK = 1
+
+
+@dataclass
+class CopyTables:
+    """`launches`: one row a copy of a verification step; `memory`: one row a host copy; `busy`:
+
+    share of each copy's time in which other kernels ran; `elsewhere`: copies of other phases.
+    """
+
+    launches: pd.DataFrame
+    memory: pd.DataFrame
+    busy: Floats
+    elsewhere: dict[str, int]
+
+
+def stated(analysis: Analysis) -> Stated:
+    """What the profile says of the row copies."""
+    rules = analysis.profile.row_copies
+    return Stated(
+        tensors=tuple(rules.tensors) or None,
+        row_bytes=dict(rules.row_bytes) or None,
+        layers=rules.layers,
+        routed_rows=rules.routed_rows,
+    )
+
+
+def load(analysis: Analysis) -> CopyTables | None:
+    """The tables of an analysis; None when no verification step holds a row copy."""
+    con = analysis.con
+    pattern = re.compile(analysis.profile.row_copies.pattern)
+    names = con.execute("SELECT name, function FROM buckets_of_names").fetchall()
+    copies = [n for n, function in names if pattern.search(function)]
+    if not copies:
+        return None
+    con.register("copy_names", pa.table({"name": pa.array(copies, pa.int64())}))
+    _register_kinds(analysis)
+    for module in ("launches", "between", "beside", "memory", "elsewhere"):
+        engine.run(con, f"copies/{module}")
+    elsewhere = {
+        str(phase): int(count)
+        for phase, count in con.execute("SELECT phase, launches FROM copy_elsewhere").fetchall()
+    }
+    launches = con.table("copy_launches").df()
+    if launches.empty:
+        return CopyTables(launches, pd.DataFrame(), np.zeros(0), elsewhere)
+    if launches.layer.isna().any():  # else the layers tell the structure, and this costs a sort
+        between = con.execute("SELECT kernel, between FROM copy_between").df()
+        launches = launches.merge(between, on="kernel", how="left", validate="one_to_one")
+    beside = con.table("copy_beside").df()
+    busy = traffic.busy_share(
+        launches.assign(process=launches.own_process),
+        beside.rename(columns={"own_process": "process"}),
+    )
+    return CopyTables(launches, con.table("copy_memory").df(), busy, elsewhere)
+
+
+def _register_kinds(analysis: Analysis) -> None:
+    enums = analysis.staged.info.enums
+    kinds = {
+        int(i): _KINDS[word]
+        for i, name in enums.get("copy_kind", {}).items()
+        if (word := name.rsplit("_", 1)[-1].upper()) in _KINDS and "UVM" not in name
+    } or _COPY_FALLBACK
+    pinned = [int(i) for i, n in enums.get("memory_kind", {}).items() if _PINNED.search(n)]
+    analysis.con.register(
+        "copy_kinds",
+        pa.table({"id": pa.array(list(kinds), pa.int64()), "kind": pa.array(list(kinds.values()))}),
+    )
+    analysis.con.register(
+        "pinned_kinds", pa.table({"id": pa.array(pinned or [_PINNED_FALLBACK], pa.int64())})
+    )

@@ -1,0 +1,144 @@
+"""Row copies in the terminal: misses, the link, the cost of a step."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lanescope.dashboards.terminal import Column, table
+from lanescope.schemas.documents.attribution import AttributionDocument
+from lanescope.schemas.documents.misses import Interval, Link, Misses, ScoreRow
+from lanescope.schemas.documents.model import CostModel, WhatIf
+
+_MOST_LEVELS = 18
+
+
+def with_interval(value: Interval, digits: int = 3) -> str:
+    """`2.227 [2.226, 2.229]`, or the bounds alone."""
+    bounds = f"[{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return bounds if value.estimate is None else f"{value.estimate:.{digits}f} {bounds}"
+
+
+def show(doc: AttributionDocument, con: Console) -> None:
+    """Print what the row copies say; nothing where there are none."""
+    if doc.misses is not None:
+        for line in miss_lines(doc.misses):
+            con.print(Text(line), soft_wrap=True)
+        _levels(doc.misses, con)
+    if doc.link is not None:
+        con.print(Text(link_line(doc.link)), soft_wrap=True)
+    if doc.model is not None:
+        con.print(Text(model_line(doc.model)), soft_wrap=True)
+        what_if(doc.model.what_if, con)
+
+
+def miss_lines(misses: Misses) -> list[str]:
+    """The answer in words: misses, hit rate, where it is worst."""
+    head = f"Misses per layer-step {with_interval(misses.per_layer_step)}"
+    if misses.hit_rate is not None and misses.routed_rows:
+        head += f"; hit rate {with_interval(misses.hit_rate)} of {misses.routed_rows} routed rows"
+    identity = misses.identifiability
+    lines = [
+        head,
+        f"{misses.layers} layers x {misses.copies_per_layer_step} copies a step"
+        f" ({misses.structure_basis}); {identity.confident_share:.1%} of {misses.layer_steps:,}"
+        f" layer-steps sure; {misses.disturbed_share:.1%} of the copies disturbed",
+        f"Per step {misses.per_step.mean:.1f} misses (p50 {misses.per_step.p50:.0f}, p95"
+        f" {misses.per_step.p95:.0f}); most in layers"
+        f" {', '.join(str(n) for n in misses.worst_layers)}",
+    ]
+    if identity.verdict != "exact":
+        lines.append(f"counts are {identity.verdict} identifiable: {identity.reason}")
+    return lines
+
+
+def link_line(link: Link) -> str:
+    """Time and rates of the link."""
+    text = (
+        f"Copies {link.copy_ms_per_step:.3f} ms/step: {link.byte_ms_per_step:.3f} bytes,"
+        f" {link.overhead_ms_per_step:.3f} overhead, {link.contention_ms_per_step:.3f} contention"
+    )
+    if link.marginal_GBps and link.effective_GBps:
+        text += (
+            f"; {link.marginal_GBps:.1f} GB/s marginal ({', '.join(link.counted_tensors)}),"
+            f" {link.effective_GBps:.1f} effective"
+        )
+    if link.reference_GBps:
+        text += f"; plain copy {link.reference_GBps:.1f} GB/s"
+    return text
+
+
+def model_line(model: CostModel) -> str:
+    """The cost model in one line."""
+    rate = f", {model.slope_GBps:.1f} GB/s" if model.slope_GBps else ""
+    return (
+        f"Step = {model.base_ms:.3f} ms + {with_interval(model.ms_per_miss)} ms x {model.per}"
+        f" (R2 {model.r2:.3f}, {model.n} steps{rate})"
+    )
+
+
+def what_if(rows: list[WhatIf], con: Console) -> None:
+    """The what-if table."""
+    columns = [
+        Column("if", numeric=False),
+        Column("ms/step"),
+        Column("95 %"),
+        Column("assuming", numeric=False),
+    ]
+    cells = []
+    for row in rows:
+        ms = row.ms
+        cells.append(
+            [
+                row.case,
+                f"{ms.estimate:.3f}" if ms and ms.estimate is not None else "-",
+                f"{ms.low:.3f}..{ms.high:.3f}" if ms else "-",
+                row.withheld or row.assumption,
+            ]
+        )
+    if cells:
+        table("What if", columns, cells, con)
+
+
+def _levels(misses: Misses, con: Console) -> None:
+    names = [t.tensor for t in misses.tensors]
+    columns = [Column("misses"), Column("layer-steps")]
+    columns += [Column(f"{n} us") for n in names] + [Column("", numeric=False)]
+    rows = [
+        [
+            str(level.misses),
+            f"{level.layer_steps:,.0f}",
+            *(f"{level.us[n]:,.1f}" for n in names),
+            "" if level.basis == "seen" else "by the law",
+        ]
+        for level in misses.levels[:_MOST_LEVELS]
+    ]
+    table("Levels of the copy durations", columns, rows, con)
+
+
+def scorecard(rows: list[tuple[str, ScoreRow]], con: Console) -> None:
+    """The estimates against exact counts."""
+    columns = [
+        Column("trace", numeric=False),
+        Column("layer-steps"),
+        Column("exact"),
+        Column("in 95 %"),
+        Column("width"),
+        Column("true mean"),
+        Column("estimate"),
+        Column("error"),
+    ]
+    cells = [
+        [
+            name,
+            f"{row.layer_steps:,}",
+            f"{row.exact:.2%}",
+            f"{row.covered:.2%}",
+            f"{row.mean_width:.3f}",
+            f"{row.mean_true:.4f}",
+            f"{row.mean_estimate:.4f}",
+            f"{row.mean_error:+.3%}",
+        ]
+        for name, row in rows
+    ]
+    table("Misses against the truth", columns, cells, con)
