@@ -57,12 +57,21 @@ def split(ns: Floats, answer: Counts, chain: Chain, row_ns: Floats) -> Split:
 
 
 def slopes(ns: Floats, answer: Counts) -> Floats:
-    """Slope of time over misses of each tensor (ns a row): least squares over calm layer-steps."""
+    """Slope of time over misses of each tensor (ns a row): what rows add to an empty launch.
+
+    Least squares over calm, sure layer-steps, through the mean of the launches that moved nothing;
+    with a free intercept where there are too few of those.
+    """
     sure = answer.confidence >= 0.9
     out = np.full(ns.shape[1], np.nan)
     for tensor in range(ns.shape[1]):
         use = sure & (answer.disturbed[:, tensor] < CALM_BELOW) & ~np.isnan(ns[:, tensor])
-        m = answer.estimate[use]
-        if use.sum() >= 10 and m.min() < m.max():
-            out[tensor] = np.polyfit(m, ns[use, tensor], 1)[0]
+        m, took = answer.estimate[use].astype(float), ns[use, tensor]
+        empty = took[m == 0]
+        if use.sum() < 10 or m.min() == m.max():
+            continue
+        if len(empty) >= 3:
+            out[tensor] = float((m * (took - empty.mean())).sum() / (m * m).sum())
+        else:
+            out[tensor] = np.polyfit(m, took, 1)[0]
     return out

@@ -135,7 +135,9 @@ class TensorRate(_Part):
 class Link(_Part):
     """The host link as the row copies used it; decimal GB/s, milliseconds a step."""
 
-    marginal_GBps: float | None = Field(description="slope of time over bytes, counted tensors")
+    marginal_GBps: float | None = Field(
+        description="slope of time over bytes, from the empty launch on"
+    )
     effective_GBps: float | None = Field(description="all bytes over all copy time, all tensors")
     saturated_GBps: float | None = None
     reference_GBps: float | None = None
