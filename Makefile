@@ -47,6 +47,7 @@ check: $(VENV)/.dev .typing/lanescope
 	@# import-linter follows no links, so it gets a copy and sees it first
 	@rm -rf .typing/copy && mkdir -p .typing/copy && cp -RL .typing/lanescope .typing/copy/
 	cd .typing/copy && ../../$(BIN)/python -c 'from importlinter.cli import lint_imports_command as c; c()' --config ../../pyproject.toml --no-cache --no-logo
+	$(BIN)/python -m lanescope.schemas.documents.generate --check schemas/documents
 
 lab: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 0 tests/captures/lab
