@@ -122,12 +122,36 @@ def _nearest(times: Times, engine: Times) -> tuple[NDArray[np.int64], Times]:
     return nearer, times - engine[nearer]
 
 
+def find_truth(folder: Path, steps: pd.DataFrame) -> dict[str, Any]:
+    """`truth_of` from a record, or from a folder of records: the one that the steps fit.
+
+    Raises UnusableInput where none fits, with what the newest one's trouble was.
+    """
+    if (folder / "engine.json").exists():
+        return truth_of(read_record(folder), steps)
+    records = sorted((p.parent for p in folder.glob("*/engine.json")), reverse=True)
+    if not records:
+        read_record(folder)
+    trouble: list[UnusableInput] = []
+    for record in records:
+        try:
+            return truth_of(read_record(record), steps)
+        except UnusableInput as exc:
+            trouble.append(exc)
+    raise trouble[0]
+
+
 def truth_of(record: EngineRecord, steps: pd.DataFrame) -> dict[str, Any]:
     """The truth of those steps: `misses[step][layer]`, and what is known of the lane.
 
     One row of `steps` is a step of the attribution; the document has one entry each, in its order.
     """
     own = record.verification()
+    if len(own) < len(steps):
+        raise UnusableInput(
+            f"{len(steps)} steps in the trace, {len(own)} in the engine's record",
+            "the record of the engine that was captured",
+        )
     engine = np.array([p["start_ns"] for p in own], dtype=np.int64)
     which = align(steps["host_start_ns"].to_numpy(dtype=np.int64), engine)
     passes = [own[i] for i in which]

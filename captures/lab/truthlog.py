@@ -8,6 +8,7 @@ happens, so a killed engine loses at most its last line), and, once the engine h
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +49,11 @@ class Record(Protocol):
 
     def close(self) -> None:
         """The engine has stopped."""
+
+
+def run_folder(folder: Path) -> Path:
+    """Where one start of an engine writes below `folder`: a restarted engine overwrites nothing."""
+    return folder / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
 
 
 class TruthLog:

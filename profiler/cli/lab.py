@@ -106,7 +106,8 @@ def command() -> None:
 @click.option(
     "--truth",
     type=click.Path(path_type=Path),
-    help="New folder for what really happened: misses and routing of every pass.",
+    help="Folder for what really happened, misses and routing of every pass; each start "
+    "writes a folder of its own in it.",
 )
 @click.option("--routing/--no-routing", default=True, help="With --truth: keep the routing too.")
 @click.option(
@@ -133,10 +134,12 @@ def serve(
     """
     from lanescope.captures.lab.build import make_engine
     from lanescope.captures.lab.server import serve as run
+    from lanescope.captures.lab.truthlog import run_folder
 
     config = _config(preset, slot_map, sizes)
     _log_to_stderr()
-    engine = make_engine(config, device, truth, routing, stats_every)
+    record = run_folder(truth) if truth else None
+    engine = make_engine(config, device, record, routing, stats_every)
 
     def ready(bound: int) -> None:
         print(f"lab lane {config.model} ready at http://{host}:{bound}/v1", flush=True)
@@ -173,16 +176,16 @@ def _log_to_stderr() -> None:
 def truth(record: Path, attribution: Path, out: Path | None, force: bool, as_json: bool) -> None:
     """What really happened in the steps that ATTRIBUTION found, from the engine's RECORD.
 
-    RECORD is the folder of `lab serve --truth`, ATTRIBUTION one that `lanescope attribute` wrote.
-    The steps are matched by time.
+    RECORD is the folder of `lab serve --truth`, or one start's in it; ATTRIBUTION is one that
+    `lanescope attribute` wrote. The steps are matched by time.
 
     \b
     lanescope lab truth truth/ k1.lanescope/ --out k1.truth.json
     lanescope attribute k1.sqlite --truth k1.truth.json
     """
-    from lanescope.captures.lab.scored import read_record, read_steps, truth_of
+    from lanescope.captures.lab.scored import find_truth, read_steps
 
-    found = truth_of(read_record(record), read_steps(attribution))
+    found = find_truth(record, read_steps(attribution))
     text = json.dumps(found)
     if out:
         write_text(out, text, force)

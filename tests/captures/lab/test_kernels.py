@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
 GPU = torch.cuda.is_available()
-if not GPU:
+if not GPU:  # Triton looks at its import
     os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
 
 from lanescope.captures.lab.config import configure  # noqa: E402
 from lanescope.captures.lab.cpu import CpuBackend  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lanescope.captures.lab.scored import align, read_record, read_steps, truth_of
+from lanescope.captures.lab.scored import align, find_truth, read_record, read_steps, truth_of
 from lanescope.profiler.cli.lab import command
 from lanescope.schemas.errors import UnusableInput
 
@@ -84,6 +84,19 @@ def test_truth_holds_the_misses_of_exactly_those_steps(recorded: tuple[Path, Pat
     assert truth["misses_per_layer_step"] == np.mean([p["misses"] for p in own])
     assert truth["hit_rate"] == pytest.approx(1 - truth["misses_per_layer_step"] / 4)
     assert truth["routed_per_layer_step"] == 4
+
+
+def test_of_several_records_the_one_that_fits_is_taken(
+    recorded: tuple[Path, Path], engine: Callable[..., Any], outputs: Callable[..., Any]
+) -> None:
+    folder = recorded[0].parent / "records"
+    folder.mkdir()
+    recorded[0].rename(folder / "20260101T000000Z-1")
+    with engine(truth=folder / "20260102T000000Z-2", k=1) as made:
+        outputs(made, [list(b"another prompt")], max_tokens=150)
+    truth = find_truth(folder, read_steps(recorded[1]))
+    own = read_record(folder / "20260101T000000Z-1").verification()[-35:-5]
+    assert truth["misses"] == [p["misses"] for p in own]
 
 
 def test_a_torn_last_line_is_left_out(recorded: tuple[Path, Path]) -> None:

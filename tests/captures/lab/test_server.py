@@ -27,8 +27,14 @@ class Lane:
 
     process: subprocess.Popen[str]
     url: str
-    truth: Path
+    records: Path
     log: Path
+
+    @property
+    def truth(self) -> Path:
+        """The record of this start."""
+        (record,) = self.records.iterdir()
+        return record
 
     def get(self, path: str, body: Any = None, token: str | None = TOKEN) -> tuple[int, str]:
         """Status and text of a request; with a body it is a POST."""

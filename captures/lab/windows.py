@@ -1,0 +1,237 @@
+"""Live windows over lab lanes on one machine: `python -m lanescope.captures.lab.windows FOLDER`.
+
+Writes lane and window files, starts the incumbent as somebody's server would be, runs one
+`lanescope capture` a variant (each differs from the incumbent in one option of the command), and
+notes after each whether the incumbent serves. What it measures of the product itself goes to
+`FOLDER/windows.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+#: the words after the field report's prompts: short, middling, long enough for two chunks
+PROMPTS = (
+    "Name three kinds of pasta.",
+    "Explain why the sky is blue, in simple words that a child could follow.",
+    "Write a plan for a week in a small town: every day one walk, one meal, one thing to see. "
+    "Say what to do when it rains, what it costs, and what to leave out when time is short.",
+    "Hi.",
+)
+#: variant -> options of the command that differ from the incumbent's
+VARIANTS: dict[str, dict[str, str]] = {
+    "same": {},
+    "slots20": {"--slots": "20"},
+    "slots44": {"--slots": "44"},
+    "k0": {"--k": "0"},
+    "k2": {"--k": "2"},
+    "context": {"--context": "4096"},
+    "noise": {"--noise-mib": "48"},
+    "skew": {"--skew": "1.0"},
+    "streams": {"--streams": "2"},
+}
+MODEL = "lab"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One window: the exit code of `lanescope capture`, its seconds, and whether the incumbent
+    serves after it."""
+
+    variant: str
+    code: int
+    seconds: float
+    serving: bool
+    said: str
+
+
+class Bench:
+    """The files and processes of a set of windows."""
+
+    def __init__(self, folder: Path, options: Mapping[str, str], device: str, port: int) -> None:
+        self.folder, self.options, self.device, self.port = folder, options, device, port
+        self.key = "lab-" + os.urandom(12).hex()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.key_file = folder / "key"
+        self.key_file.touch(mode=0o600)
+        self.key_file.write_text(self.key)
+        rows = [json.dumps({"id": f"p{i}", "prompt": p}) for i, p in enumerate(PROMPTS)]
+        (folder / "prompts.jsonl").write_text("\n".join(rows) + "\n")
+
+    def command(self, changes: Mapping[str, str]) -> list[str]:
+        """The command of a lane."""
+        options = {
+            "--model": MODEL,
+            "--device": self.device,
+            "--port": str(self.port),
+            "--truth": str(self.folder / "truth"),
+            **self.options,
+            **changes,
+        }
+        words = [word for pair in options.items() for word in pair]
+        return [sys.executable, "-m", "lanescope", "lab", "serve", *words]
+
+    def environment(self) -> dict[str, str]:
+        """What a lane gets: where its Python finds things, and nothing else."""
+        kept = ("PATH", "PYTHONPATH", "TRITON_CACHE_DIR")
+        found = {name: os.environ[name] for name in kept if name in os.environ}
+        return {**found, "HOME": "/tmp", "PYTHONUNBUFFERED": "1"}
+
+    def lane(self, name: str, changes: Mapping[str, str]) -> Path:
+        """Write a lane file."""
+        trace = ["nvtx"] if self.device == "cpu" else ["cuda", "nvtx"]
+        path = self.folder / f"{name}.lane.toml"
+        data = {
+            "name": name,
+            "launcher": "process",
+            "command": self.command(changes),
+            "ports": [self.port],
+            "packages": ["lanescope"],
+            "environment": self.environment(),
+            "secrets": {"LANESCOPE_LAB_TOKEN": {"file": str(self.key_file)}},
+            "ready": {
+                "url": f"http://127.0.0.1:{self.port}",
+                "model": MODEL,
+                "api_key": "LANESCOPE_LAB_TOKEN",
+                "budget_s": 120,
+            },
+            "shutdown": {"grace_s": 30},
+            "tracer": {"trace": trace},
+            "log": {"patterns": ["SLOT_CACHE STATS"]},
+        }
+        path.write_text(_toml(data))
+        return path
+
+    def window(self, variant: str, tokens: int, concurrency: Sequence[int]) -> Path:
+        """Write a window file, and the candidate's lane."""
+        changes = VARIANTS[variant]
+        self.lane(variant, changes)
+        path = self.folder / f"{variant}.window.toml"
+        data: dict[str, Any] = {
+            "name": variant,
+            "output": "out",
+            "incumbent": {"lane": "incumbent.lane.toml"},
+            "candidate": {"lane": f"{variant}.lane.toml"},
+            "probe": {
+                "prompts": "prompts.jsonl",
+                "max_tokens": tokens,
+                "warmup": 2,
+                "concurrency": list(concurrency),
+            },
+            "durations": {"settle_s": 1.0, "stable_s": 0.5, "stop_s": 60},
+            "failsafe": {"deadline_s": 300, "proof_s": 1, "lease_s": 30},
+            "checks": {"free_gib": 0.5},
+        }
+        if changes:
+            data["axis"] = f"command.{next(iter(changes))}"
+        path.write_text(_toml(data))
+        return path
+
+    def start_incumbent(self) -> float:
+        """Start it free of this process; seconds until it serves."""
+        self.lane("incumbent", {})
+        began = time.monotonic()
+        log = (self.folder / "incumbent.log").open("ab")
+        process = subprocess.Popen(
+            self.command({}),
+            env={**self.environment(), "LANESCOPE_LAB_TOKEN": self.key},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        while not self.serving():
+            if process.poll() is not None or time.monotonic() - began > 120:
+                raise SystemExit(f"the incumbent does not serve: see {self.folder}/incumbent.log")
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+    def serving(self) -> bool:
+        """Whether an authenticated completion comes back."""
+        body = json.dumps({"model": MODEL, "prompt": "Hi.", "max_tokens": 1}).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/completions", body)
+        request.add_header("Authorization", f"Bearer {self.key}")
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return "choices" in json.load(answer)
+        except (OSError, ValueError):
+            return False
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The command line, as a person would call it."""
+        return subprocess.run(
+            [sys.executable, "-m", "lanescope", *words],
+            env={**os.environ, "LANESCOPE_STATE": str(self.folder / "state")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def run(self, variant: str, tokens: int, concurrency: Sequence[int] = (1,)) -> Ran:
+        """One window, and whether the incumbent serves after it."""
+        path = self.window(variant, tokens, concurrency)
+        began = time.monotonic()
+        done = self.call("capture", str(path), "--release")
+        seconds = time.monotonic() - began
+        said = (done.stdout + done.stderr)[-2000:]
+        return Ran(variant, done.returncode, round(seconds, 2), self.serving(), said)
+
+
+def _toml(data: Mapping[str, Any]) -> str:
+    """A TOML document; JSON spells these values alike."""
+    plain = [f"{k} = {json.dumps(v)}" for k, v in data.items() if not isinstance(v, Mapping)]
+    for key, table in data.items():
+        if isinstance(table, Mapping):
+            plain.append(f"[{key}]")
+            for name, value in table.items():
+                text = json.dumps(value)
+                if isinstance(value, Mapping):
+                    pairs = ", ".join(f"{n} = {json.dumps(v)}" for n, v in value.items())
+                    text = f"{{ {pairs} }}"
+                plain.append(f'"{name}" = {text}')
+    return "\n".join(plain) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run windows; 0 where every one of them left the incumbent serving."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--variants", default="same", help=f"of {','.join(VARIANTS)}")
+    parser.add_argument("--preset", default="tiny")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--port", type=int, default=8177)
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--concurrency", default="1")
+    parser.add_argument("--set", action="append", default=[], help="another option, --k=2 say")
+    given = parser.parse_args(argv)
+    options = {"--preset": given.preset, **dict(f"--{s}".split("=", 1) for s in given.set)}
+    bench = Bench(given.folder.resolve(), options, given.device, given.port)
+    ran: list[Ran] = []
+    started = bench.start_incumbent()
+    print(f"incumbent serves after {started:.1f} s", flush=True)
+    concurrency = [int(c) for c in given.concurrency.split(",")]
+    for variant in given.variants.split(","):
+        ran.append(bench.run(variant, given.tokens, concurrency))
+        print(f"{ran[-1].variant}: exit {ran[-1].code}, {ran[-1].seconds} s", flush=True)
+        (bench.folder / "windows.json").write_text(
+            json.dumps(
+                {"incumbent_ready_s": started, "windows": [asdict(r) for r in ran]}, indent=1
+            )
+        )
+    return 0 if all(r.serving for r in ran) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
