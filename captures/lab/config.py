@@ -101,7 +101,7 @@ _K1 = replace(
     vocab=8192,
     context=2048,
     streams=1,
-    agreement=0.75,
+    agreement=0.85,
     locality=0.3,
 )
 #: Each preset differs from `k1` in what its name says. `tiny` also fits a machine without a GPU.

@@ -101,14 +101,15 @@ class Weights:
         self, name: str, rows: int, cols: int, *key: int
     ) -> dict[str, NDArray[np.generic]]:
         n = self.config.experts
-        rng = self._rng(*key)
-        # -128 would be the one value without a counterpart
-        weights = np.frombuffer(rng.bytes(n * rows * cols), dtype=np.int8).reshape(n, rows, cols)
-        weights = np.maximum(weights, -127)
-        steps = rng.integers(0, 256, (n, rows, cols // SCALE_GROUP), dtype=np.uint8)
+        # raw words of the generator are the quickest random bytes there are, and lock nothing
+        source = np.random.SFC64([self.config.seed, *key])
+        words = n * rows * cols // 8
+        weights = source.random_raw(words).view(np.int8).reshape(n, rows, cols)
+        shares = source.random_raw(words // SCALE_GROUP).view(np.uint8)
         unit = 1 / (_INT8_STD * math.sqrt(cols))
         table = (unit * np.linspace(0.5, 1.5, 256)).astype(np.float16)
-        return {name: weights, f"{name}_scale": table[steps]}
+        scales = table[shares].reshape(n, rows, cols // SCALE_GROUP)
+        return {name: weights, f"{name}_scale": scales}
 
     def draft(self) -> tuple[dict[str, Floats], Expert]:
         """The draft's one layer: its router and its own experts, which stay on the device."""

@@ -1,9 +1,8 @@
 """Live windows over lab lanes on one machine: `python -m lanescope.captures.lab.windows FOLDER`.
 
 Writes lane and window files, starts the incumbent as somebody's server would be, runs one
-`lanescope capture` a variant (each differs from the incumbent in one option of the command), and
-notes after each whether the incumbent serves. What it measures of the product itself goes to
-`FOLDER/windows.json`.
+`lanescope capture` a variant, breaks some on purpose if told to, and notes after each whether the
+incumbent serves. What happened goes to `FOLDER/windows.json`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -36,11 +36,15 @@ VARIANTS: dict[str, dict[str, str]] = {
     "slots44": {"--slots": "44"},
     "k0": {"--k": "0"},
     "k2": {"--k": "2"},
-    "context": {"--context": "4096"},
+    # what eight times the context leaves of the memory that slots44 takes
+    "context": {"--context": "16384", "--slots": "28"},
     "noise": {"--noise-mib": "48"},
     "skew": {"--skew": "1.0"},
     "streams": {"--streams": "2"},
+    "memory": {"--context": "4000000"},  # more key-value cache than any GPU has
 }
+#: what can be broken in the middle of a window
+FAULTS = ("runner", "nsys")
 MODEL = "lab"
 
 
@@ -54,6 +58,34 @@ class Ran:
     seconds: float
     serving: bool
     said: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A window that was broken: what was killed, and how the incumbent came back."""
+
+    fault: str
+    killed: int
+    code: int | None
+    seconds_without_incumbent: float
+    serving: bool
+    resume_code: int
+    said: str
+
+
+def _tracers() -> list[int]:
+    """The nsys processes of windows: they carry the runner's mark in their environment."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                name = (entry / "comm").read_text()
+                marked = b"LANESCOPE_" in (entry / "environ").read_bytes()
+            except OSError:  # it has ended, or is somebody else's
+                continue
+            if name.startswith("nsys") and marked:
+                found.append(int(entry.name))
+    return found
 
 
 class Bench:
@@ -113,13 +145,13 @@ class Bench:
         path.write_text(_toml(data))
         return path
 
-    def window(self, variant: str, tokens: int, concurrency: Sequence[int]) -> Path:
+    def window(self, variant: str, tokens: int, concurrency: Sequence[int], name: str = "") -> Path:
         """Write a window file, and the candidate's lane."""
         changes = VARIANTS[variant]
         self.lane(variant, changes)
         path = self.folder / f"{variant}.window.toml"
         data: dict[str, Any] = {
-            "name": variant,
+            "name": name or variant,
             "output": "out",
             "incumbent": {"lane": "incumbent.lane.toml"},
             "candidate": {"lane": f"{variant}.lane.toml"},
@@ -130,10 +162,10 @@ class Bench:
                 "concurrency": list(concurrency),
             },
             "durations": {"settle_s": 1.0, "stable_s": 0.5, "stop_s": 60},
-            "failsafe": {"deadline_s": 300, "proof_s": 1, "lease_s": 30},
+            "failsafe": {"deadline_s": 300, "proof_s": 1, "lease_s": 12},
             "checks": {"free_gib": 0.5},
         }
-        if changes:
+        if len(changes) == 1:
             data["axis"] = f"command.{next(iter(changes))}"
         path.write_text(_toml(data))
         return path
@@ -169,15 +201,61 @@ class Bench:
         except (OSError, ValueError):
             return False
 
+    def _states(self) -> dict[str, float]:
+        """Receipts of the newest window: state -> when it was written."""
+        runs = sorted((self.folder / "out").glob("*"), key=lambda p: p.stat().st_mtime)
+        found = sorted(runs[-1].glob("receipts/*.json")) if runs else []
+        return {p.stem.split("-", 1)[1]: p.stat().st_mtime for p in found}
+
+    def break_one(self, fault: str, variant: str, tokens: int) -> Fault:
+        """A window in whose profiled probe the runner or nsys is killed."""
+        path = self.window(variant, tokens, (1,), name=f"fault-{fault}")
+        began = time.time()
+        words = [sys.executable, "-m", "lanescope", "capture", str(path), "--release"]
+        runner = subprocess.Popen(
+            words, env=self._places(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        while self._states().get("control_probe", 0) < began and runner.poll() is None:
+            time.sleep(0.02)
+        time.sleep(1.6)  # nsys has begun to collect, requests are under way
+        killed = [runner.pid] if fault == "runner" else _tracers()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        at = time.monotonic()
+        said = runner.communicate()[0]
+        while not self.serving() and time.monotonic() - at < 120:
+            time.sleep(0.2)
+        back = time.monotonic() - at
+        resumed = self.call("capture", "resume")
+        return Fault(
+            fault=fault,
+            killed=len(killed),
+            code=runner.returncode,
+            seconds_without_incumbent=round(back, 2),
+            serving=self.serving(),
+            resume_code=resumed.returncode,
+            said=(said + "--- resume\n" + resumed.stdout + resumed.stderr)[-3000:],
+        )
+
+    def _places(self) -> dict[str, str]:
+        own = {"STATE": str(self.folder / "state"), "CATALOGUE": str(self.folder / "windows.db")}
+        return {**os.environ, **{f"LANESCOPE_{name}": value for name, value in own.items()}}
+
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command line, as a person would call it."""
         return subprocess.run(
             [sys.executable, "-m", "lanescope", *words],
-            env={**os.environ, "LANESCOPE_STATE": str(self.folder / "state")},
+            env=self._places(),
             capture_output=True,
             text=True,
             check=False,
         )
+
+    def write(self, started: float, ran: Sequence[Ran], broken: Sequence[Fault]) -> None:
+        """What has happened so far."""
+        done = {"windows": [asdict(r) for r in ran], "faults": [asdict(f) for f in broken]}
+        text = json.dumps({"incumbent_ready_s": started, **done}, indent=1)
+        (self.folder / "windows.json").write_text(text)
 
     def run(self, variant: str, tokens: int, concurrency: Sequence[int] = (1,)) -> Ran:
         """One window, and whether the incumbent serves after it."""
@@ -214,6 +292,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8177)
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--concurrency", default="1")
+    parser.add_argument("--faults", default="", help=f"of {','.join(FAULTS)}, after the windows")
     parser.add_argument("--set", action="append", default=[], help="another option, --k=2 say")
     given = parser.parse_args(argv)
     options = {"--preset": given.preset, **dict(f"--{s}".split("=", 1) for s in given.set)}
@@ -225,12 +304,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for variant in given.variants.split(","):
         ran.append(bench.run(variant, given.tokens, concurrency))
         print(f"{ran[-1].variant}: exit {ran[-1].code}, {ran[-1].seconds} s", flush=True)
-        (bench.folder / "windows.json").write_text(
-            json.dumps(
-                {"incumbent_ready_s": started, "windows": [asdict(r) for r in ran]}, indent=1
-            )
-        )
-    return 0 if all(r.serving for r in ran) else 1
+        bench.write(started, ran, [])
+    broken: list[Fault] = []
+    for fault in filter(None, given.faults.split(",")):
+        broken.append(bench.break_one(fault, "same", given.tokens))
+        print(f"{fault} killed: incumbent back after {broken[-1].seconds_without_incumbent} s")
+    bench.write(started, ran, broken)
+    return 0 if all(r.serving for r in [*ran, *broken]) else 1
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def advance_step(last, at, stream, drafts, token, row_stream, row_at, K: tl.cons
 
 
 @triton.jit
-def embed_rows(token, table, hidden, H: tl.constexpr, BLOCK: tl.constexpr):
+def embedding_gather(token, table, hidden, H: tl.constexpr, BLOCK: tl.constexpr):
     """hidden[row] = table[token[row]]."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
@@ -66,7 +66,7 @@ def dense_gemm(
 
 
 @triton.jit
-def kv_write(
+def attention_kv_write(
     qkv, row_stream, row_at, keys, values, stream_stride,
     H: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

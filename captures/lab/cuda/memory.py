@@ -14,7 +14,7 @@ from lanescope.schemas.errors import UnusableInput
 
 Tensors = dict[str, torch.Tensor]
 #: threads that make weights; each makes whole layers
-MAKERS = 8
+MAKERS = 16
 
 
 @dataclass

@@ -100,7 +100,7 @@ def masked_row_copy(
 
 
 @triton.jit(do_not_specialize=["routed"])
-def group_rows(
+def moe_group_rows(
     routes, tile_expert, tile_rows, routed,
     BLOCK: tl.constexpr, BI: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
@@ -162,7 +162,7 @@ def moe_gemm_kernel(
 
 
 @triton.jit
-def silu_gate(both, out, INTER: tl.constexpr, BLOCK: tl.constexpr):
+def moe_silu_gate(both, out, INTER: tl.constexpr, BLOCK: tl.constexpr):
     """out (INTER) float16 = silu(gate) x up, a routed row of (gate, up) a program."""
     i = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
@@ -174,7 +174,7 @@ def silu_gate(both, out, INTER: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def combine_experts(parts, weights, out, H: tl.constexpr, T: tl.constexpr, BLOCK: tl.constexpr):
+def moe_combine(parts, weights, out, H: tl.constexpr, T: tl.constexpr, BLOCK: tl.constexpr):
     """out[row] (H) = sum over the row's T experts, in the router's order."""
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)

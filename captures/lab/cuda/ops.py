@@ -16,7 +16,7 @@ from lanescope.captures.lab.cuda.memory import Layer
 BM, BN_DENSE, BN_MOE = 16, 32, 32
 COPY_WORDS = 512  # 64-bit words that a copying program moves at a time
 CHUNK = 16  # routed rows that bookkeeping reads at a time
-GROUP_ROWS = 32  # routed rows that a program of `group_rows` places
+GROUP_ROWS = 32  # routed rows that a program of `moe_group_rows` places
 
 
 def _block(k: int, most: int) -> int:
@@ -52,7 +52,7 @@ class Ops:
 
     def embed(self, rows: int, token: torch.Tensor, table: torch.Tensor, out: torch.Tensor) -> None:
         """Embedding rows into the residual stream."""
-        kernels.embed_rows[(rows,)](
+        kernels.embedding_gather[(rows,)](
             token, table, out, H=self.config.hidden, BLOCK=self.hidden_block
         )
 
@@ -87,7 +87,7 @@ class Ops:
     ) -> None:
         """Write the rows' keys and values, then attend."""
         c = self.config
-        kernels.kv_write[(rows,)](
+        kernels.attention_kv_write[(rows,)](
             b.qkv,
             b.row_stream,
             b.row_at,
@@ -169,7 +169,7 @@ class Ops:
         tiles = self.tiles(routed)
         b.tile_expert[:tiles].fill_(-1)
         b.tile_rows[: tiles * BM].fill_(-1)
-        moe.group_rows[(triton.cdiv(routed, GROUP_ROWS),)](
+        moe.moe_group_rows[(triton.cdiv(routed, GROUP_ROWS),)](
             routes,
             b.tile_expert,
             b.tile_rows,
@@ -179,9 +179,9 @@ class Ops:
             BM=BM,
         )
         self._product(tiles, layer, slot_of, b, "w13", b.x, b.both, c.topk)
-        moe.silu_gate[(routed,)](b.both, b.gated, INTER=c.inter, BLOCK=self.inter_block)
+        moe.moe_silu_gate[(routed,)](b.both, b.gated, INTER=c.inter, BLOCK=self.inter_block)
         self._product(tiles, layer, slot_of, b, "w2", b.gated, b.parts, 1)
-        moe.combine_experts[(rows,)](
+        moe.moe_combine[(rows,)](
             b.parts, b.weights, b.delta, H=c.hidden, T=c.topk, BLOCK=self.hidden_block
         )
 

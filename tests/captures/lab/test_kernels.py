@@ -64,7 +64,7 @@ def test_every_routed_row_is_in_one_tile_of_its_expert(experts: int, routed: int
     tiles = min(routed, experts) + routed // 16
     tile_expert, tile_rows = ints(tiles, fill=-1), ints(tiles * 16, fill=-1)
     block = max(16, 1 << (experts - 1).bit_length())
-    moe.group_rows[((routed + 31) // 32,)](
+    moe.moe_group_rows[((routed + 31) // 32,)](
         torch.tensor(ids, dtype=torch.int32, device=DEVICE), tile_expert, tile_rows, routed,
         BLOCK=block, BI=32, BM=16,
     )  # fmt: skip
