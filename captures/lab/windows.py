@@ -310,7 +310,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         broken.append(bench.break_one(fault, "same", given.tokens))
         print(f"{fault} killed: incumbent back after {broken[-1].seconds_without_incumbent} s")
     bench.write(started, ran, broken)
-    return 0 if all(r.serving for r in [*ran, *broken]) else 1
+    return 0 if all([*(r.serving for r in ran), *(f.serving for f in broken)]) else 1
 
 
 if __name__ == "__main__":
