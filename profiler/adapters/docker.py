@@ -336,6 +336,8 @@ class Containers:
         """The engine's log of the container, with timestamps, before the container goes."""
         if self._candidate() is not None:
             target.write_bytes(self.engine.logs(self.name))
+        for raw in (self.private / "tmp").rglob("*.qdstrm"):
+            raw.rename(self.private / "report" / raw.name)
 
     def remove_candidate(self) -> None:
         """Remove the stopped container of this run, and no other."""

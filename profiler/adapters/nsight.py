@@ -113,6 +113,9 @@ class Session:
         t, nsys = self.tracer, str(self.nsight.program)
         shared = [f"--trace={','.join(t.trace)}", f"--cuda-graph-trace={t.graph}", "--wait=all"]
         shared += t.options
+        command_name = "launch" if t.mode == "session" else "profile"
+        if self.nsight.has("--discard-environment", command_name):  # newer versions
+            shared.append("--discard-environment=true")
         if t.mode == "session":
             return [nsys, "launch", f"--session-new={self.name}", *shared, *command]
         # `stop` ends the collection alone: the default also ends the server

@@ -103,10 +103,11 @@ DEFAULTS = {
 
 def as_container(lane: Lane, image: dict[str, Any]) -> dict[str, str]:
     """A lane file in the axes of the container that it would become."""
-    flat = {a: v for a, v in axes(lane).items() if not a.startswith("secrets.")}
+    left_out = ("secrets.", "command.", "entrypoint")
+    flat = {a: v for a, v in axes(lane).items() if not a.startswith(left_out)}
     flat["image"] = image.get("Id") or str(lane.image)
     entry = lane.entrypoint or (image.get("Config") or {}).get("Entrypoint") or []
-    flat["entrypoint"] = " ".join(entry)
+    flat.update(command_axes([*entry, *lane.command]))
     flat.pop("ports", None)
     if lane.container.network == "bridge":
         flat.update({f"ports.{port}/tcp": str(port) for port in lane.ports})
@@ -147,7 +148,6 @@ def container_axes(found: dict[str, Any], image: dict[str, Any]) -> dict[str, st
         "container.security_options": " ".join(host.get("SecurityOpt") or []),
         "restart": (host.get("RestartPolicy") or {}).get("Name") or "no",
         "log": (host.get("LogConfig") or {}).get("Type") or "",
-        "entrypoint": " ".join(config.get("Entrypoint") or []),
     }
     for limit in host.get("Ulimits") or []:
         flat[f"container.ulimits.{limit['Name']}"] = str(limit["Hard"])
@@ -163,5 +163,6 @@ def container_axes(found: dict[str, Any], image: dict[str, Any]) -> dict[str, st
     for mount in found.get("Mounts") or []:
         mode = "rw" if mount.get("RW") else "ro"
         flat[f"mounts.{mount['Destination']}"] = f"{mount.get('Source', '')} ({mode})"
-    flat.update(command_axes(config.get("Cmd") or []))
+    # what is run is entrypoint and command together, however they are split
+    flat.update(command_axes([*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])]))
     return _asked_for(flat)

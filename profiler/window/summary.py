@@ -63,6 +63,20 @@ def text(run: Run, outcome: Outcome, why: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _gpu(found: dict[str, Any]) -> list[str]:
+    """Clock and power over the probe, or why there are none."""
+    if not found.get("samples"):
+        return [f"- GPU: {found.get('why', 'no sample was taken')}"]
+    lines = []
+    for name in ("sm_clock_mhz", "power_mw", "throttle_reasons"):
+        field = found[name]
+        if field["mean"] is None:
+            lines.append(f"- {name}: not known: {field['why']}")
+        else:
+            lines.append(f"- {name}: {field['mean']:.0f} ({field['min']} to {field['max']})")
+    return lines
+
+
 def _figures(run: Run) -> list[str]:
     lines = []
     for phase in ("control", "profiled"):
@@ -76,6 +90,7 @@ def _figures(run: Run) -> list[str]:
         lines += [f"- not reported by the server: {what}" for what in figures["not_reported"]]
         for row in figures["by_concurrency"]:
             lines.append(f"- {json.dumps(row)}")
+        lines += _gpu(figures.get("gpu") or {})
         lines.append("")
     slowdown = run.results.get("slowdown")
     if slowdown and slowdown["percent"] is not None:

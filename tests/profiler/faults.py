@@ -34,6 +34,9 @@ FAULTS = {
     ),
     "sigterm": Fault("runner", "SIGTERM at each of the 17 states", 21, SIGNALS),
     "sigint": Fault("runner", "Ctrl-C at each of the 17 states", 21, SIGNALS),
+    "frozen": Fault(
+        "runner", "stands still (SIGSTOP) while the candidate loads", 20, "failed", "fires once"
+    ),
     "abort": Fault("runner", "`capture abort` while it waits for readiness", 21, "stopped"),
     "hold": Fault("runner", "release taken back in the control probe", 21, "stopped"),
     "second-window": Fault("runner", "a second window beside the first", 2, "usage", "its own"),

@@ -26,6 +26,7 @@ try:
     def annotate(name: str) -> Any:
         return nvtx.annotate(name)
 except ImportError:
+    nvtx = None  # type: ignore[assignment]
 
     def annotate(name: str) -> Any:
         return nullcontext()
@@ -118,11 +119,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, '{"error": "not found"}')
 
     def profile(self, path: str) -> None:
-        if path == "/start_profile":
-            Handler.capture = annotate("lanescope_capture")
-            Handler.capture.__enter__()
-        else:
-            Handler.capture.__exit__(None, None, None)
+        capture(path == "/start_profile")
         self.answer(200, "{}")
 
     def complete(self, request: dict[str, Any]) -> None:
@@ -165,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        usage = request.get("stream_options") or {}
+        usage = {} if self.options.no_usage else request.get("stream_options") or {}
 
         def event(data: dict[str, Any]) -> None:
             self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
@@ -188,6 +185,31 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
+def poll(file: Path) -> None:
+    """What a hook in an engine does: read the word, act on it, write it back."""
+    done = ""
+    while True:
+        word = file.read_text().strip() if file.exists() else ""
+        if word and word != done:
+            capture(word == "start")
+            partial = file.with_name(file.name + ".ack.partial")
+            partial.write_text(word)
+            partial.rename(file.with_name(file.name + ".ack"))
+            done = word
+        time.sleep(0.02)
+
+
+RANGES: list[Any] = []
+
+
+def capture(start: bool) -> None:
+    """Open or close the range that nsys waits for (a GPU engine calls cudaProfilerStart)."""
+    if start and nvtx is not None:
+        RANGES.append(nvtx.start_range("lanescope_capture"))
+    elif RANGES:
+        nvtx.end_range(RANGES.pop())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
@@ -199,7 +221,9 @@ def main() -> None:
     parser.add_argument("--never-ready", action="store_true")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--no-metrics", action="store_true")
+    parser.add_argument("--no-usage", action="store_true")
     parser.add_argument("--log-headers", action="store_true")
+    parser.add_argument("--control-file", default="", help="polled: start or stop the capture")
     parser.add_argument("--note", nargs="?", default="", help="not used: a place for planted text")
     parser.add_argument("--fail-once", default="", help="exit 3 if this file exists, removing it")
     parser.add_argument("--leave-child", action="store_true", help="the port lives in a child")
@@ -219,6 +243,8 @@ def main() -> None:
         rest = [a for a in sys.argv if a != "--leave-child"]
         subprocess.Popen([sys.executable, *rest, "--ignore-term"], start_new_session=True).wait()
     Handler.options = options
+    if options.control_file:
+        threading.Thread(target=poll, args=(Path(options.control_file),), daemon=True).start()
     server = ThreadingHTTPServer(("127.0.0.1", options.port), Handler)
     server.daemon_threads = True
     print(f"serving {options.model} on {options.port}", flush=True)

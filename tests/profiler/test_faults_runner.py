@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from lanescope.profiler.adapters import procs
 from lanescope.profiler.window.folder import verify
 from lanescope.profiler.window.states import ALL, EXPERIMENT, OFFLINE
 from tests.profiler.faults import expect
@@ -67,6 +68,21 @@ def test_told_to_stop(bench: ProcessBench, name: str, state: str) -> None:
         assert code == 0, said
         bench.safe()
     assert verify(bench.output) == []
+
+
+def test_frozen(bench: ProcessBench) -> None:
+    """A runner that stands still loses its lease; waking up, it finds its window over."""
+    bench.quick()
+    bench.candidate["command"] = [*bench.candidate["command"], "--never-ready"]
+    runner = bench.begin()
+    bench.until(runner, "ready")
+    os.kill(runner.pid, signal.SIGSTOP)
+    assert bench.await_serving(60) == "", bench.story()
+    os.kill(runner.pid, signal.SIGCONT)
+    code, said = bench.end_of(runner)
+    expect("frozen", code, bench)
+    assert bench.fired() == 1, said
+    assert procs.marked(bench.state.name) == []
 
 
 def test_abort(bench: ProcessBench) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from lanescope.profiler.adapters import procs
+from lanescope.profiler.adapters.failsafe import Armed
+from lanescope.profiler.adapters.watchdog import Watchdog
+from lanescope.profiler.window import guard, restore_script
 from lanescope.profiler.window.states import ALL
+from lanescope.schemas.documents.window import Failsafe
 from tests.profiler.parts import ProcessBench, broken_nsys
 
 pytestmark = pytest.mark.nsight
@@ -96,3 +101,66 @@ def test_attribution_of_a_trace_with_kernels(bench: ProcessBench) -> None:
     assert [w["outcome"] for w in listed] == ["done"]
     shown = json.loads(bench.call("windows", "show", listed[0]["run"], "--json").stdout)
     assert "attribution/attribution.json" in [a["path"] for a in shown["artifacts"]]
+
+
+@pytest.mark.parametrize("mode", ["capture-range", "control-file"])
+def test_other_ways_to_open_the_capture(bench: ProcessBench, mode: str) -> None:
+    """nsys waits for a range; the server's endpoints or a polled file open and close it."""
+    tracer = {"mode": mode, "range": "nvtx", "range_name": "lanescope_capture@*"}
+    if mode == "control-file":
+        file = str(bench.folder / "control")
+        tracer["control_file"] = file
+        bench.candidate["command"] += ["--control-file", file]
+    bench.candidate["tracer"] = {**bench.candidate["tracer"], **tracer}
+    done = bench.capture()
+    assert done.returncode == 0, done.stdout + done.stderr
+    with sqlite3.connect(bench.output / "trace.sqlite") as db:
+        query = """SELECT count(*) FROM NVTX_EVENTS AS e LEFT JOIN StringIds AS s ON s.id = e.textId
+                   WHERE coalesce(e.text, s.value) = 'spec_verify'"""
+        # four prompts of 12 tokens, two a step: the control probe's steps are not in the report
+        assert db.execute(query).fetchone()[0] == 4 * 6
+    bench.safe()
+
+
+def test_detached(bench: ProcessBench) -> None:
+    bench.quick()
+    done = bench.capture("--detach")
+    assert done.returncode == 0, done.stderr
+    run = done.stdout.splitlines()[0]
+    limit = time.monotonic() + 60
+    while not bench.call("capture", "status", run).stdout and time.monotonic() < limit:
+        time.sleep(0.2)
+    followed = bench.call("capture", "status", run, "--follow")
+    assert "captured, no device activity" in followed.stdout.splitlines()[-1]
+    bench.safe()
+
+
+def test_dry_run_touches_nothing(bench: ProcessBench) -> None:
+    done = bench.call("capture", "--dry-run", str(bench.write()))
+    assert done.returncode == 0, done.stderr
+    assert "command.--step-s: None -> 0.003" in done.stdout
+    assert "ok: incumbent" in done.stdout
+    assert [p.name for p in (bench.folder / "out").iterdir()] == [bench.earlier.name]
+    assert not (bench.folder / "state" / "runs").exists()
+    assert bench.serving() == ""
+
+
+def test_deadline_is_extended_by_arming_the_next_first(bench: ProcessBench) -> None:
+    """On a real watchdog: at no moment is there none, and the last is gone afterwards."""
+    settings = Failsafe(deadline_s=30, lease_s=30)
+    folder = bench.folder / "guard"
+    folder.mkdir()
+    command = restore_script.write(folder, {"key": None, "incumbent": {}, "candidate": {},
+                                            "launcher": "process", "give_up_s": 1})  # fmt: skip
+    keeper = guard.Guard(Watchdog(command, folder, 30), folder, settings)
+    keeper.arm()
+    first = list(keeper.armed)
+    assert keeper.ensure(10) is False
+    keeper.armed = [Armed(first[0].handle, first[0].deadline_boottime_s - 25)]
+    assert keeper.ensure(20) is True
+    assert keeper.remaining() > 20
+    assert not keeper.failsafe.pending(first[0])
+    assert len(keeper.armed) == 1
+    assert keeper.failsafe.pending(keeper.armed[0])
+    assert keeper.disarm()["fired"] is False
+    assert not any(keeper.failsafe.pending(a) for a in keeper.armed)
