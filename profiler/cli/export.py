@@ -1,0 +1,123 @@
+"""`lanescope export`: an attribution for other tools."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from lanescope.profiler.cli.progress import progress
+from lanescope.schemas.errors import UnusableInput, UsageError
+
+if TYPE_CHECKING:
+    from lanescope.attribution.attribute import Attribution
+
+#: What is written, and the suffix of the default name.
+_FORMS = {"perfetto": ".pftrace", "csv": ".csv", "parquet": ".parquet", "markdown": ".md"}
+#: The forms that are a folder of one file a table.
+_FOLDERS = ("csv", "parquet")
+_ENOSPC = 28
+
+
+@click.command("export")
+@click.argument("trace", type=click.Path(path_type=Path))
+@click.option("--to", "form", type=click.Choice(list(_FORMS)), required=True, help="What to write.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File to write, or folder for csv and parquet.  [default: ./NAME with a fitting suffix]",
+)
+@click.option("--force", is_flag=True, help="Replace what is there.")
+@click.option("--profile", metavar="NAME|FILE", help="Rules to use, as in attribute.")
+@click.option("--window", default="", metavar="A..B", help="Steps to measure, as in attribute.")
+@click.option("--no-cache", is_flag=True, help="Stage the trace for this call alone.")
+def command(
+    trace: Path,
+    form: str,
+    out: Path | None,
+    force: bool,
+    profile: str | None,
+    window: str,
+    no_cache: bool,
+) -> None:
+    """Attribute TRACE and write the result for other tools.
+
+    perfetto: a timeline for ui.perfetto.dev and its trace processor. csv, parquet: a folder with
+    one file a table, one of them a row a kernel. markdown: the tables as one document.
+    """
+    from lanescope.attribution.attribute import attribute
+    from lanescope.attribution.output import default_folder
+
+    target = out or Path(f"{default_folder(trace).name.removesuffix('.lanescope')}{_FORMS[form]}")
+    _check(target, form, force)
+    with (
+        progress() as say,
+        attribute(trace, profile=profile, window=window, use_cache=not no_cache, say=say) as result,
+        _beside(target, form) as work,
+    ):
+        say("writing")
+        said = _write(result, work, form)
+    click.echo(f"{said} written to {target}")
+
+
+def _check(target: Path, form: str, force: bool) -> None:
+    if not target.exists():
+        return
+    if not force:
+        raise UsageError(f"{target} exists", "choose another --out, or --force to replace it")
+    if target.is_dir() != (form in _FOLDERS):
+        raise UsageError(f"{target} is no {form} export", "choose another --out")
+    strangers = (
+        [f.name for f in target.iterdir() if f.suffix != _FORMS[form]] if target.is_dir() else []
+    )
+    if strangers:
+        raise UsageError(
+            f"{target} holds more than tables ({strangers[0]})", "choose another --out"
+        )
+
+
+@contextmanager
+def _beside(target: Path, form: str) -> Iterator[Path]:
+    """A place beside the target that gets its name when everything was written."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:60]}-", dir=target.parent))
+    except OSError as exc:
+        raise UnusableInput(
+            f"{target.parent}: cannot be written ({exc.strerror})", "choose another --out"
+        ) from exc
+    work = folder / "export"
+    try:
+        if form in _FOLDERS:
+            work.mkdir()
+        yield work
+        if target.is_dir():
+            shutil.rmtree(target)
+        work.replace(target)
+    except OSError as exc:
+        why = "no space left" if exc.errno == _ENOSPC else str(exc.strerror)
+        raise UnusableInput(f"{target}: cannot be written ({why})", "choose another --out") from exc
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(result: Attribution, work: Path, form: str) -> str:
+    from lanescope.dashboards import exports
+
+    if form == "perfetto":
+        from lanescope.attribution.timeline import tracks
+        from lanescope.dashboards import perfetto
+
+        gpus = {g.gpu: g.name for g in result.document.trace.gpus}
+        with work.open("wb") as stream:
+            return f"{perfetto.write(tracks(result.analysis), gpus, stream):,} slices"
+    if form == "markdown":
+        with work.open("w", encoding="utf-8", newline="\n") as text:
+            exports.write_markdown(result, text)
+        return "tables"
+    return f"{len(exports.write_folder(result, work, form))} tables"
