@@ -83,6 +83,7 @@ def curves(trace: RoutingTrace, policies: Sequence[str] = (), warmup: int = 0) -
             for i, layer in enumerate(trace.layers)
         ),
         lru_hit_rate=tuple((1 - lru.mean(axis=0) / routed).tolist()),
+        lru_misses_per_layer_step=tuple((lru.mean(axis=0) / facts.scored_steps).tolist()),
         static_hit_rate=tuple((1 - static.mean(axis=0) / routed).tolist()),
         points=tuple(points) if others else (),
         other_hit_rates={

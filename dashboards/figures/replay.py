@@ -20,6 +20,7 @@ def policies(result: Replay) -> go.Figure:
     names = [p.policy for p in result.policies][::-1]
     values = [p.misses_per_layer_step for p in result.policies][::-1]
     figure.add_bar(x=values, y=names, orientation="h", text=[f"{v:.3f}" for v in values])
+    figure.update_yaxes(automargin=True)
     return figure
 
 

@@ -147,6 +147,7 @@ class Curves(Document):
     slots: tuple[int, ...]
     layers: tuple[LayerCurve, ...]
     lru_hit_rate: tuple[float, ...]
+    lru_misses_per_layer_step: tuple[float, ...]
     static_hit_rate: tuple[float, ...]
     points: tuple[int, ...] = Field(default=(), description="slot counts of `other_hit_rates`")
     other_hit_rates: dict[str, tuple[float, ...]] = {}

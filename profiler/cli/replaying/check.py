@@ -6,9 +6,12 @@ import rich_click as click
 from click.exceptions import Exit
 
 from lanescope.attribution.replay.check import check
-from lanescope.dashboards.terminal import Column, console, table
+from lanescope.dashboards.replay_tables import check_table
+from lanescope.dashboards.terminal import console
 from lanescope.profiler.cli.replaying.common import (
     Source,
+    notes,
+    print_tables,
     source_options,
 )
 from lanescope.schemas.errors import ExitCode
@@ -23,10 +26,9 @@ def command(source: Source, as_json: bool) -> None:
     if as_json:
         click.echo(result.model_dump_json(by_alias=True))
     else:
-        rows = [[name.replace("_", " "), f"{count:,}"] for name, count in result.counts.items()]
-        table(result.file, [Column("what", numeric=False), Column("count")], rows, console())
-        for warning in result.warnings:
-            click.echo(f"! {warning.message}: {warning.advice}")
+        con = console()
+        print_tables([check_table(result)], con)
+        notes(result.warnings, (), con)
         click.echo("a whole routing trace" if result.usable else f"not usable: {result.fault}")
     if not result.usable:
         raise Exit(ExitCode.UNUSABLE_INPUT)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import rich_click as click
 from pydantic import BaseModel
@@ -14,8 +14,10 @@ from rich.console import Console
 
 from lanescope.attribution.replay.files import read_trace, whole_file
 from lanescope.attribution.replay.trace import RoutingTrace
-from lanescope.dashboards.terminal import Column, console, table
-from lanescope.schemas.documents.replay import Interval, read_slot_map
+from lanescope.dashboards.tables import Table
+from lanescope.dashboards.terminal import Column, console
+from lanescope.dashboards.terminal import table as terminal_table
+from lanescope.schemas.documents.replay import read_slot_map
 from lanescope.schemas.errors import UsageError
 from lanescope.schemas.findings import Abstention, Finding
 
@@ -170,34 +172,13 @@ def notes(warnings: Sequence[Finding], abstained: Sequence[Abstention], con: Con
         say(f"- withheld: {gap.what}: {gap.why} ({gap.remedy})", con)
 
 
-class Priced(Protocol):
-    """A row that may have a step time and a rate."""
-
-    @property
-    def ms_per_step(self) -> Interval | None:
-        """By the cost model, where one was given."""
-
-    @property
-    def tokens_per_s(self) -> Interval | None:
-        """Where the accepted tokens of a step are known too."""
-
-
-def costs(rows: Sequence[Priced], names: Sequence[str], heading: str, con: Console) -> None:
-    """The table of step times, where a cost model gave any."""
-    if not any(row.ms_per_step for row in rows):
-        return
-    cells = [
-        [name, span(row.ms_per_step), span(row.tokens_per_s)]
-        for name, row in zip(names, rows, strict=True)
-    ]
-    columns = [Column(heading, numeric=False), Column("ms/step"), Column("tok/s")]
-    table("step time by the cost model", columns, cells, con)
-
-
-def span(value: Interval | None) -> str:
-    """`44.1 [43.0, 45.2]`."""
-    if value is None:
-        return "-"
-    if value.low == value.high:
-        return f"{value.estimate:.2f}"
-    return f"{value.estimate:.2f} [{value.low:.2f}, {value.high:.2f}]"
+def print_tables(tables: Sequence[Table], con: Console) -> None:
+    """Tables one below the other; numbers to the right."""
+    for table in tables:
+        words_first = not table.cols[0].numeric
+        columns = [Column(c.heading, i > 0 or not words_first) for i, c in enumerate(table.cols)]
+        cells = [
+            [col.text(value) for col, value in zip(table.cols, row, strict=True)]
+            for row in table.rows
+        ]
+        terminal_table(table.title, columns, cells, con)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import rich_click as click
 from rich.console import Console
 
-from lanescope.attribution.replay.curve import curve_points, curves
+from lanescope.attribution.replay.curve import curves
 from lanescope.dashboards.pages.replay import curve_page
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.replay_tables import about, curve_tables
 from lanescope.profiler.cli.replaying.common import (
     Output,
     Source,
     output_options,
+    print_tables,
     say,
     source_options,
     warmup_option,
@@ -38,19 +39,5 @@ def command(
 
 def show(result: Curves, con: Console) -> None:
     """Hit rates over all layers at sixteen slot counts."""
-    facts = result.trace
-    say(
-        f"{facts.source}: {facts.scored_steps:,} verification steps, {len(facts.layers)} layers, "
-        f"top-{facts.top_k} of {facts.experts}; hit rate when every layer has so many slots",
-        con,
-    )
-    names = list(result.other_hit_rates)
-    routed = facts.routed_rows / (facts.scored_steps * len(facts.layers))
-    rows = []
-    for i, slots in enumerate(curve_points(facts.experts)):
-        hit = result.lru_hit_rate[slots]
-        cells = [f"{slots}", f"{hit:.4f}", f"{(1 - hit) * routed:.3f}"]
-        cells += [f"{result.static_hit_rate[slots]:.4f}"]
-        rows.append(cells + [f"{result.other_hit_rates[name][i]:.4f}" for name in names])
-    headings = ["slots/layer", "lru", "lru misses/layer-step", "static", *names]
-    table("", [Column(heading) for heading in headings], rows, con)
+    say(about(result.trace), con)
+    print_tables(curve_tables(result), con)

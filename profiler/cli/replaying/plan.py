@@ -14,21 +14,20 @@ from lanescope.attribution.replay.cost import read_cost_model
 from lanescope.attribution.replay.plan import Limits, MissCurves, from_hit_curves, miss_curves
 from lanescope.attribution.replay.planning import Memory, Price, plan
 from lanescope.dashboards.pages.replay import plan_page
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.replay_tables import plan_tables
 from lanescope.profiler.cli.replaying.common import (
     FILE,
     Output,
     Source,
-    costs,
     notes,
     output_options,
+    print_tables,
     source_options,
     warmup_option,
     write_text,
 )
 from lanescope.schemas.documents.replay import Plan, SlotMap, read_slot_map
 from lanescope.schemas.errors import UnusableInput, UsageError
-from lanescope.schemas.units import size
 
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -163,22 +162,5 @@ def read_curves(path: Path, routed: float) -> MissCurves:
 
 def show(result: Plan, con: Console) -> None:
     """The divisions, and the context-slot curve where memory was given."""
-    if result.divisions:
-        rows = []
-        for d in result.divisions:
-            held = "" if d.held_out is None else f"{d.held_out:.3f}"
-            cells = [d.name, f"{d.total:,}", f"{min(d.slots.values())} to {max(d.slots.values())}"]
-            rows.append([*cells, f"{d.hit_rate:.4f}", f"{d.misses_per_layer_step:.3f}", held])
-        headings = ["slots", "per layer", "hit rate", "misses/layer-step", "held out"]
-        heads = [Column("division", numeric=False), *map(Column, headings)]
-        table(f"{result.source}: {result.budget:,} slots", heads, rows, con)
-        costs(result.divisions, [d.name for d in result.divisions], "division", con)
-    if result.contexts:
-        rows = []
-        for c in result.contexts:
-            cells = [f"{c.context:,}", size(c.kv_bytes), f"{c.slots:,}"]
-            rows.append([*cells, f"{c.hit_rate:.4f}", f"{c.misses_per_layer_step:.3f}"])
-        headings = ["context", "KV", "slots", "hit rate", "misses/layer-step"]
-        table("context against slots", list(map(Column, headings)), rows, con)
-        costs(result.contexts, [f"{c.context:,}" for c in result.contexts], "context", con)
+    print_tables(plan_tables(result), con)
     notes(result.warnings, result.abstained, con)

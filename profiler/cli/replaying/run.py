@@ -12,14 +12,14 @@ from lanescope.attribution.replay.against import agreement, write_misses
 from lanescope.attribution.replay.cost import read_cost_model
 from lanescope.attribution.replay.policies import ABOUT, DEFAULT, Scope, priced, replay
 from lanescope.dashboards.pages.replay import run_page
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.replay_tables import about, run_tables
 from lanescope.profiler.cli.replaying.common import (
     FILE,
     Output,
     Source,
-    costs,
     notes,
     output_options,
+    print_tables,
     say,
     slots_of,
     source_options,
@@ -75,23 +75,8 @@ def command(
 
 def show(result: Replay, con: Console) -> None:
     """The policy table in the terminal."""
-    facts = result.trace
-    low, high = facts.tokens_per_step
-    width = f"{low}" if low == high else f"{low} to {high}"
-    say(
-        f"{facts.source}: {facts.scored_steps:,} verification steps of {width} token(s), "
-        f"{len(facts.layers)} layers, top-{facts.top_k} of {facts.experts}, "
-        f"{sum(result.slots.values()):,} slots",
-        con,
-    )
-    rows = []
-    for p in result.policies:
-        cells = [p.policy, f"{p.hit_rate:.4f}", f"{p.misses_per_layer_step:.3f}", f"{p.misses:,}"]
-        rows.append([*cells, f"{p.distinct_hit_rate:.4f}"] if high > 1 else cells)
-    headings = ["hit rate", "misses/layer-step", "misses"]
-    headings += ["distinct hit rate"] if high > 1 else []
-    table("", [Column("policy", numeric=False), *map(Column, headings)], rows, con)
-    costs(result.policies, [p.policy for p in result.policies], "policy", con)
+    say(about(result.trace, sum(result.slots.values())), con)
+    print_tables(run_tables(result), con)
     if result.agreement is not None:
         say(agreement_line(result.agreement), con)
     notes(result.warnings, result.abstained, con)
