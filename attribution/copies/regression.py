@@ -1,7 +1,8 @@
 """Straight lines through step times: robust within a window, weighted across windows.
 
 Formulas: Huber's M-estimator by reweighted least squares with the scale from the median absolute
-residual; standard errors from the HC3 sandwich (MacKinnon and White 1985), t quantiles.
+residual; standard errors from the HC3 sandwich (MacKinnon and White 1985), or the classical ones
+where points are few; t quantiles.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from lanescope.attribution.copies.mixture import Floats
 HUBER = 1.345
 #: residuals beyond this many scales are named
 FAR = 4.0
+#: with fewer points the classical covariance is used: the sandwich needs many
+FEW = 20
 
 
 @dataclass(frozen=True)
@@ -72,14 +75,25 @@ def fit(x: Floats, y: Floats, weights: Floats | None = None, robust: bool = True
             break
         w = prior * np.minimum(1.0, HUBER * scale / np.maximum(np.abs(residual), 1e-300))
     residual = y - design @ beta
-    inverse = np.linalg.pinv((design * w[:, None]).T @ design)
-    leverage = np.einsum("ij,jk,ik->i", design, inverse, design) * w
+    # the part of the points whose pull still grows with their residual: the slope of Huber's psi
+    inside = np.abs(residual) <= HUBER * scale if robust and scale > 0 else np.ones(n, dtype=bool)
+    bread = np.linalg.pinv((design * (prior * inside)[:, None]).T @ design)
+    if n < FEW:
+        left = float((w * prior * residual**2).sum() / prior.mean()) / max(n - p, 1)
+        return _line(beta, bread * left, prior, y, residual, p, scale)
+    leverage = np.einsum("ij,jk,ik->i", design, bread, design) * prior * inside
     meat = design * (w * residual / np.maximum(1 - leverage, 1e-3))[:, None]
-    cov = inverse @ (meat.T @ meat) @ inverse
+    return _line(beta, bread @ (meat.T @ meat) @ bread, prior, y, residual, p, scale)
+
+
+def _line(
+    beta: Floats, cov: Floats, prior: Floats, y: Floats, residual: Floats, p: int, scale: float
+) -> Line:
+    """The fit with its R2 and its root mean square error."""
     centre = np.average(y, weights=prior)
     total = float((prior * (y - centre) ** 2).sum())
     left = float((prior * residual**2).sum())
-    dof = n - p
+    dof = len(y) - p
     return Line(
         beta,
         cov,

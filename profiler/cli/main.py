@@ -39,6 +39,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "lab": ("lab", "A small slot-cache engine to profile: serve it, score it, measure it."),
     "compare": ("compare", "What changed between lanes, by how much, and which bucket paid."),
     "ladder": ("ladder", "An append-only record of rungs: what was changed, kept, retracted."),
+    "hits": ("hits", "Misses and hit rate from the engine's own log lines."),
+    "model": ("model", "What a miss costs a step, over windows or lanes."),
     "gate": ("gate", "Judge a candidate by a rules file that is older than the data."),
 }
 

@@ -163,3 +163,21 @@ class ScoreRow(_Part):
     mean_covered: bool = Field(description="the window's interval holds the true mean")
     disturbed_exact: float | None = None
     mean_width: float
+
+
+class EngineHits(_Part):
+    """What the engine's own log lines say, weighted by their steps."""
+
+    lines: int
+    steps: float = Field(description="engine steps in the windows of these lines, per layer")
+    misses: Interval = Field(description="per layer-step; the interval is the rounding of the log")
+    misses_unweighted: float = Field(description="plain mean over lines, for comparison")
+    hit_rate: Interval | None = Field(description="1 - misses / routed rows of an engine step")
+    routed_rows: float | None
+    routed_rows_basis: str
+    printed_hit: float | None = Field(description="as printed, weighted by steps")
+    printed_hit_unweighted: float | None = Field(description="as printed, plain mean over lines")
+    printed_negative: int = Field(description="lines whose printed hit rate is below zero")
+    printed_denominator: float | None = Field(
+        description="the routed rows that the printed hit rate implies (median over lines)"
+    )
