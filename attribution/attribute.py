@@ -5,7 +5,6 @@ open_trace -> host side -> phases -> SQL modules -> document and frames
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -24,10 +23,17 @@ from lanescope.attribution.phases.assigning import Phased, phase
 from lanescope.attribution.rules import profile as profiles
 from lanescope.attribution.rules.names import function_name
 from lanescope.attribution.rules.profile import Profile
+from lanescope.attribution.summary.attribution import attribute_summary, is_summary
+from lanescope.attribution.summary.reading import Given
 from lanescope.attribution.tables import HostSide
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.misses import ScoreRow
-from lanescope.schemas.errors import InternalError, NoDeviceActivity, UnusableInput
+from lanescope.schemas.errors import (
+    InternalError,
+    NoDeviceActivity,
+    UnusableInput,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,11 +262,15 @@ def _check_conservation(result: Analysis) -> None:
 class Attribution:
     """The result of `lanescope.attribute`: the document, and one pandas frame a table.
 
-    Units stand in the column names; times are integer nanoseconds.
+    Units stand in the column names; times are integer nanoseconds. A kernel summary has a document,
+    `buckets` and `phases`; what needs a timeline raises `UnusableInput`.
     """
 
     def __init__(
-        self, analysis: Analysis, document: AttributionDocument, copies: CopiesResult
+        self,
+        analysis: Analysis | None,
+        document: AttributionDocument,
+        copies: CopiesResult | None = None,
     ) -> None:
         self._analysis = analysis
         self.document = document
@@ -271,12 +281,12 @@ class Attribution:
         """One row a (verification step, device)."""
         from lanescope.attribution.frames import steps_frame
 
-        return steps_frame(self._analysis)
+        return steps_frame(self.analysis)
 
     @property
     def step_buckets(self) -> pd.DataFrame:
         """One row a (verification step, device, bucket)."""
-        return self._analysis.frame("step_buckets")
+        return self.analysis.frame("step_buckets")
 
     @property
     def buckets(self) -> pd.DataFrame:
@@ -295,12 +305,12 @@ class Attribution:
     @property
     def kernels(self) -> pd.DataFrame:
         """One row a kernel execution. Millions of rows for a large trace."""
-        return self._analysis.frame("kernels_out")
+        return self.analysis.frame("kernels_out")
 
     @property
     def layer_steps(self) -> pd.DataFrame | None:
         """One row a layer-step: its misses with their interval. None without row copies."""
-        return self._copies.layer_steps
+        return self._copies.layer_steps if self._copies else None
 
     def score(self, truth: str | Path) -> ScoreRow:
         """Score the misses against a sidecar of exact counts, see `copies.truth`.
@@ -310,7 +320,12 @@ class Attribution:
         from lanescope.attribution.copies import truth as sidecar
 
         copies, counts = self._copies, sidecar.load(Path(truth))
-        if copies.misses is None or copies.layer_steps is None or copies.means is None:
+        if (
+            copies is None
+            or copies.misses is None
+            or copies.layer_steps is None
+            or copies.means is None
+        ):
             raise UnusableInput(
                 f"{truth}: the trace gives no misses to score", "see the abstentions"
             )
@@ -319,11 +334,17 @@ class Attribution:
     @property
     def analysis(self) -> Analysis:
         """The tables behind the result, in DuckDB."""
+        if self._analysis is None:
+            raise UnusableInput(
+                f"{self.document.trace.path}: a kernel summary has no timeline",
+                "give the trace itself, or a cuda_gpu_trace CSV",
+            )
         return self._analysis
 
     def close(self) -> None:
         """Free the tables; the document stays."""
-        self._analysis.close()
+        if self._analysis is not None:
+            self._analysis.close()
 
     def __enter__(self) -> Attribution:
         return self
@@ -335,8 +356,9 @@ class Attribution:
         """How a notebook shows the result."""
         table = self.buckets.to_html(index=False, border=0) if self.document.buckets else ""
         steps = self.document.steps
-        head = f"{steps.measured} measured steps, {steps.wall_ms.mean:.3f} ms each" if steps else ""
-        return f"<p><b>{head or 'no steps'}</b></p>{table}"
+        head = f"{steps.measured} measured steps" if steps else "no steps"
+        each = f", {steps.wall_ms.mean:.3f} ms each" if steps and steps.wall_ms else ""
+        return f"<p><b>{head}{each}</b></p>{table}"
 
 
 def attribute(
@@ -346,18 +368,32 @@ def attribute(
     window: str = "",
     use_cache: bool = True,
     say: Say = _quiet,
+    given: Given | None = None,
+    api: str | Path | None = None,
 ) -> Attribution:
     """Attribute a trace: phases, verification steps, cost buckets.
 
-    path: a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, or an .nsys-rep.
+    path: a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, an .nsys-rep, or a
+    CSV of `nsys stats` (`cuda_gpu_trace`, `cuda_gpu_kern_sum`).
     profile: a bundled profile's name or a TOML file; chosen by the kernel names if None.
     window: which steps to measure, see `measure.measured`; all but warm-up if ''.
+    given, api: for a kernel summary alone: known passes and layers, and a `cuda_api_sum` CSV.
 
     Raises the errors of `analyse`.
     """
     from lanescope.attribution.copies.results import read
     from lanescope.attribution.results import document
 
+    if is_summary(Path(path)):
+        if window:
+            raise UsageError("--window: a kernel summary has no timeline", "leave it out")
+        known, calls = given or Given(), Path(api) if api else None
+        return Attribution(None, attribute_summary(Path(path), profile, known, calls))
+    if given or api:
+        raise UsageError(
+            "--steps, --layers, --requests and --api are for a kernel summary",
+            "leave them out: a timeline is counted, not divided",
+        )
     analysis = analyse(path, profile=profile, window=window, use_cache=use_cache, say=say)
     try:
         doc = document(analysis)
@@ -370,11 +406,6 @@ def attribute(
     except BaseException:
         analysis.close()
         raise
-
-
-def profile_hash(profile: Profile) -> str:
-    """A hash of the rules used, for provenance and comparability."""
-    return hashlib.sha256(profile.model_dump_json().encode()).hexdigest()
 
 
 def measured_array(analysis: Analysis) -> np.ndarray:

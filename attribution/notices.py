@@ -152,5 +152,5 @@ def _step_warnings(doc: AttributionDocument) -> list[Finding]:
     return out
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "0 %"
+def _share(part: int | None, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole and part else "0 %"

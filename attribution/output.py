@@ -75,6 +75,8 @@ def write(result: Attribution, folder: Path, pages: Callable[[Path], None]) -> N
 def _write_tables(result: Attribution, folder: Path) -> None:
     text = result.document.model_dump_json(indent=1, by_alias=True)
     (folder / DOCUMENT).write_text(text + "\n", encoding="utf-8")
+    if result.document.summary is not None:  # no timeline: nothing a step or a kernel
+        return
     pq.write_table(steps_table(result.analysis), folder / STEPS, compression="zstd")
     con = result.analysis.con
     con.sql(

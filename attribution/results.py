@@ -10,9 +10,10 @@ import numpy as np
 from lanescope._version import __version__
 from lanescope.attribution import host as host_side
 from lanescope.attribution import notices
-from lanescope.attribution.attribute import GRAPH_BLOCKS, Analysis, measured_array, profile_hash
+from lanescope.attribution.attribute import GRAPH_BLOCKS, Analysis, measured_array
 from lanescope.attribution.frames import steps_table
 from lanescope.attribution.phases.ranges import held
+from lanescope.attribution.rules.profile import profile_hash
 from lanescope.schemas.documents.attribution import (
     ApiCall,
     AttributionDocument,
@@ -160,6 +161,16 @@ def nearest_rank(values: Sequence[int], share: float) -> int:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
+def _ms_spread(values: Sequence[int]) -> Spread:
+    return Spread(
+        mean=sum(values) / len(values) / 1e6,
+        p50=nearest_rank(values, 0.50) / 1e6,
+        p95=nearest_rank(values, 0.95) / 1e6,
+        min=min(values) / 1e6,
+        max=max(values) / 1e6,
+    )
+
+
 def _int_spread(values: Sequence[int]) -> IntSpread:
     return IntSpread(
         total=sum(values),
@@ -168,17 +179,6 @@ def _int_spread(values: Sequence[int]) -> IntSpread:
         p95=nearest_rank(values, 0.95),
         min=min(values),
         max=max(values),
-    )
-
-
-def _ms_spread(values: Sequence[int]) -> Spread:
-    whole = _int_spread(values)
-    return Spread(
-        mean=whole.mean / 1e6,
-        p50=whole.p50 / 1e6,
-        p95=whole.p95 / 1e6,
-        min=whole.min / 1e6,
-        max=whole.max / 1e6,
     )
 
 

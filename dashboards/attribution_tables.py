@@ -41,10 +41,11 @@ def buckets(doc: AttributionDocument) -> Table:
     )
     rows: list[list[Value]] = [[getattr(b, c.key) for c in cols] for b in doc.buckets]
     foot = 0
-    if doc.steps and rows:
+    if doc.steps and doc.steps.idle_ns and doc.steps.wall_ms and rows:
         idle, wall, blank = doc.steps.idle_ns, doc.steps.wall_ms, [None] * 6
         share = idle.mean / 1e6 / wall.mean if wall.mean else None
-        rows.append(["idle", idle.mean / 1e6, share, idle.p50 / 1e6, idle.p95 / 1e6, *blank])
+        p50, p95 = (None if v is None else v / 1e6 for v in (idle.p50, idle.p95))
+        rows.append(["idle", idle.mean / 1e6, share, p50, p95, *blank])
         rows.append(["wall", wall.mean, 1.0, wall.p50, wall.p95, *blank])
         foot = 2
     return Table(

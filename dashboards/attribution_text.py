@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lanescope.dashboards import copies_text
+from lanescope.dashboards import copies_text, summary_text
 from lanescope.dashboards.terminal import Column, table
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.units import duration, significant
@@ -13,8 +13,10 @@ from lanescope.schemas.units import duration, significant
 
 def verdict_lines(doc: AttributionDocument) -> list[str]:
     """The answer in at most three lines."""
+    if doc.summary is not None:
+        return summary_text.verdict_lines(doc)
     steps, lines = doc.steps, []
-    if steps is None:
+    if steps is None or steps.wall_ms is None:
         lines.append("No verification steps were found.")
     else:
         wall = steps.wall_ms
@@ -38,6 +40,9 @@ def verdict_lines(doc: AttributionDocument) -> list[str]:
 
 def show(doc: AttributionDocument, con: Console) -> None:
     """Print the whole answer."""
+    if doc.summary is not None:
+        summary_text.show(doc, con)
+        return
     for i, line in enumerate(verdict_lines(doc)):
         con.print(Text(line, style="bold" if i == 0 else ""), soft_wrap=True)
     if doc.launches and doc.launches.verdict != "unknown":
@@ -86,14 +91,16 @@ def _buckets(doc: AttributionDocument, con: Console) -> None:
     assert doc.steps is not None
     steps = doc.steps
     idle, wall = steps.idle_ns, steps.wall_ms
+    assert idle is not None
+    assert wall is not None
     blank = [""] * 5
     rows.append(
         [
             "idle",
             f"{idle.mean / 1e6:.3f}",
             f"{idle.mean / 1e6 / wall.mean:.1%}" if wall.mean else "-",
-            f"{idle.p50 / 1e6:.3f}",
-            f"{idle.p95 / 1e6:.3f}",
+            f"{(idle.p50 or 0) / 1e6:.3f}",
+            f"{(idle.p95 or 0) / 1e6:.3f}",
             *blank,
         ]
     )
@@ -129,7 +136,7 @@ def _phases(doc: AttributionDocument, con: Console) -> None:
                 f"{p.instances:,}",
                 f"{p.kernels:,}",
                 f"{p.sum_ns / 1e6:,.3f}",
-                f"{p.busy_ns / 1e6:,.3f}",
+                f"{p.busy_ns / 1e6:,.3f}" if p.busy_ns is not None else "-",
                 p.evidence,
             ]
         )

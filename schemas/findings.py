@@ -145,6 +145,55 @@ class CopyWarning(WarningCode):
     )
 
 
+class SummaryWarning(WarningCode):
+    """What a careful reader notices in a kernel summary."""
+
+    PASSES = (
+        "summary-passes",
+        "divide by the passes in the capture, or take warm-up out of the sums as well",
+    )
+    WARMUP_INSIDE = (
+        "summary-warm-up",
+        "counts hold every pass of the capture; compare with the engine's own number of steps",
+    )
+    PREFILL_ROWS = (
+        "summary-prefill-rows",
+        "take all rows with prefill-only counts out of decode",
+    )
+    PREFILL_SCATTERED = (
+        "summary-prefill-scattered",
+        "a rule that takes prefill by name, or by one count, leaves the others in decode",
+    )
+    BOTH_PHASES = (
+        "summary-both-phases",
+        "counts cannot split such rows; a report with a timeline (cuda_gpu_trace), or one by grid "
+        "(cuda_gpu_kern_gb_sum), tells their phases apart",
+    )
+    UNCLEAR_ROWS = (
+        "summary-unclear-rows",
+        "they count as decode; give --requests, or prefill rules in a profile's [summary]",
+    )
+    HIDDEN_NAMES = (
+        "summary-hidden-names",
+        "add bucket rules for these names; what they cost cannot be seen under 'other'",
+    )
+    DRAFT = (
+        "summary-draft",
+        "a bucket of their own shows what drafting costs; their other kernels share names with "
+        "the layers",
+    )
+    GRAPH_LAUNCHES = (
+        "summary-graph-launches",
+        "API calls are those of the whole capture: divide by its passes",
+    )
+    TOTALS = ("summary-totals", "the file was edited or cut; write the report again")
+    ROUNDED = ("rounded-times", "write the report with --timeunit nsec to have whole nanoseconds")
+    SEVERAL_GPUS = (
+        "summary-several-gpus",
+        "a summary adds up all GPUs: if there are several, passes are counted once for each",
+    )
+
+
 class Abstained(AbstentionCode):
     """What an attribution may withhold: its name and the remedy."""
 
@@ -159,6 +208,12 @@ class Abstained(AbstentionCode):
     MEMSET = ("memset", "if the program sets memory, record with --trace=cuda")
     NSYS_VERSION = ("nsys_version", "export the report with a current Nsight Systems")
     PERIOD = ("period", "record at least two steps in a row")
+    WALL = ("wall", "give a trace with a timeline")
+    BUSY = ("busy", "give a trace with a timeline")
+    EXCLUSIVE = ("exclusive", "give a trace with a timeline")
+    IDLE = ("idle", "give a trace with a timeline")
+    SPREAD = ("step_spread", "give a trace with a timeline")
+    DURATIONS = ("durations", "give a trace with a timeline")
     GPU = ("gpu", "the export has no TARGET_INFO_GPU table; export with a current Nsight Systems")
 
 

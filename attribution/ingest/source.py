@@ -95,8 +95,7 @@ def _recognise_other(path: Path, head: bytes) -> Source:
         raise UnusableInput(
             f"{path}: an unfinished capture stream", "import it with QdstrmImporter, then export it"
         )
-    first = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-    if "," in first and ("Instances" in first or "Name" in first):
+    if _is_stats_csv(head):
         return Source(path, Kind.STATS_CSV)
     if not head.strip(b"\x00"):
         raise UnusableInput(
@@ -106,6 +105,15 @@ def _recognise_other(path: Path, head: bytes) -> Source:
         f"{path}: neither a SQLite export, a Parquet folder, an nsys stats CSV nor an .nsys-rep",
         "export the report with nsys export --type sqlite",
     )
+
+
+def _is_stats_csv(head: bytes) -> bool:
+    """Whether a report of `nsys stats` begins in the head of a file, titles before it or not."""
+    from lanescope.attribution.ingest import stats_csv
+
+    wide = head[:2] in (b"\xff\xfe", b"\xfe\xff")
+    text = head.decode("utf-16" if wide else "utf-8-sig", "replace")
+    return any(stats_csv.looks_like(line) for line in text.splitlines())
 
 
 def _head(path: Path) -> bytes:

@@ -6,6 +6,7 @@ in `captures/profiles/`; `--profile FILE` names a user's own.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from functools import lru_cache
@@ -78,10 +79,14 @@ class RowCopies(_Strict):
 class Summary(_Strict):
     """Rules for a kernel summary (no timeline): which rows are prefill, and the divisors."""
 
-    steps: int | None = None
-    layers: int | None = None
-    requests: int | None = None
+    steps: int | None = Field(default=None, gt=0)
+    layers: int | None = Field(default=None, gt=0)
+    requests: int | None = Field(default=None, gt=0)
     prefill: list[BucketRule] = Field(default_factory=list)
+    #: patterns look at the whole name in lower case, not at the function name
+    whole_names: bool = False
+    #: rows that are added up across buckets
+    groups: list[BucketRule] = Field(default_factory=list)
 
 
 class Profile(_Strict):
@@ -143,6 +148,11 @@ def load(name_or_path: str) -> Profile:
         first = exc.errors()[0]
         key = ".".join(str(p) for p in first["loc"])
         raise UsageError(f"{shown}: {key}: {first['msg']}", "correct the key") from exc
+
+
+def profile_hash(profile: Profile) -> str:
+    """A hash of the rules used, for provenance and comparability."""
+    return hashlib.sha256(profile.model_dump_json().encode()).hexdigest()
 
 
 #: The order in which profiles are tried; the last one takes everything.

@@ -22,10 +22,11 @@ def _ms(ns: int) -> float:
 def step_bars(doc: AttributionDocument, closeup: Closeup) -> go.Figure:
     """Exclusive time by bucket, and idle: they add up to the wall of the mean and of steps."""
     assert doc.steps is not None
+    assert doc.steps.idle_ns is not None  # a kernel summary has a page of its own
     bars: list[tuple[str, dict[str, float]]] = [
         (
             "mean",
-            {b.bucket: b.exclusive_ms_per_step for b in doc.buckets}
+            {b.bucket: b.exclusive_ms_per_step or 0.0 for b in doc.buckets}
             | {"idle": doc.steps.idle_ns.mean / 1e6},
         )
     ]

@@ -10,6 +10,7 @@ from lanescope.dashboards.attribution_text import launch_words
 from lanescope.dashboards.figures import attribution as figures
 from lanescope.dashboards.figures.look import bucket_colours
 from lanescope.dashboards.pages.rendering import plot, render
+from lanescope.dashboards.pages.summary_page import summary_page
 from lanescope.dashboards.tables import Col, Table
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.closeup import Closeup, OddStep, StepCloseup
@@ -48,6 +49,9 @@ def write(result: Attribution, folder: Path) -> None:
     """Write the page into `folder`."""
     from lanescope.attribution.closeup import closeup
 
+    if result.document.summary is not None:
+        (folder / REPORT).write_text(summary_page(result.document), encoding="utf-8")
+        return
     page = attribution_page(result.document, closeup(result.analysis))
     (folder / REPORT).write_text(page, encoding="utf-8")
 
@@ -105,7 +109,7 @@ def _file_name(doc: AttributionDocument) -> str:
 
 
 def _head(doc: AttributionDocument) -> dict[str, str]:
-    if doc.steps is None:
+    if doc.steps is None or doc.steps.wall_ms is None:
         why = next((a.why for a in doc.abstained if a.what == "steps"), "")
         return {"figure": "No verification steps were found", "unit": "", "bound": "", "why": why}
     bound = _BOUND.get(doc.launches.verdict, "") if doc.launches else ""
@@ -124,7 +128,7 @@ def _tile(name: str, value: str, unit: str = "", note: str = "") -> dict[str, st
 def _tiles(doc: AttributionDocument) -> list[dict[str, str]]:
     tiles = []
     steps = doc.steps
-    if steps:
+    if steps and steps.wall_ms and steps.idle_ns:
         wall = steps.wall_ms
         tiles.append(
             _tile("p50 / p95", f"{significant(wall.p50, 3)} / {significant(wall.p95, 3)}", "ms")
@@ -146,7 +150,7 @@ def _tiles(doc: AttributionDocument) -> list[dict[str, str]]:
             _tile("Steps measured", f"{steps.measured:,}", "", f"of {steps.count:,} found{warm}")
         )
     cov = doc.coverage
-    placed = 1 - cov.unattributed_ns / cov.kernel_sum_ns if cov.kernel_sum_ns else None
+    placed = 1 - (cov.unattributed_ns or 0) / cov.kernel_sum_ns if cov.kernel_sum_ns else None
     tiles.append(
         _tile(
             "Kernel time placed",

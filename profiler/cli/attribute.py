@@ -53,6 +53,14 @@ def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[
     metavar="FILE",
     help="Score the misses against exact counts (JSON: misses[step][layer]).",
 )
+@click.option("--steps", type=click.IntRange(1), help="Kernel summary: decode steps to divide by.")
+@click.option("--layers", type=click.IntRange(1), help="Kernel summary: cached layers.")
+@click.option("--requests", type=click.IntRange(1), help="Kernel summary: prefill passes.")
+@click.option(
+    "--api",
+    type=click.Path(path_type=Path),
+    help="Kernel summary: a CSV of cuda_api_sum of the same capture.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the document alone, write nothing.")
 @click.option("--no-cache", is_flag=True, help="Stage the trace for this call alone.")
 @click.option("--plain", is_flag=True, help="No colour, no frames.")
@@ -64,6 +72,10 @@ def command(
     window: str,
     require: list[str],
     truth: Path | None,
+    steps: int | None,
+    layers: int | None,
+    requests: int | None,
+    api: Path | None,
     as_json: bool,
     no_cache: bool,
     plain: bool,
@@ -73,20 +85,31 @@ def command(
     TRACE is an Nsight Systems export (SQLite, plain or .xz, .zst, .gz; a folder of Parquet
     tables), an .nsys-rep, or a CSV of `nsys stats`. Writes attribution.json, steps.parquet,
     step_buckets.parquet, kernels.parquet, layer_steps.parquet (where rows are copied) and
-    report.html, and prints the answer.
+    report.html, and prints the answer. A kernel summary (cuda_gpu_kern_sum) has no timeline: passes
+    come from its counts, and only attribution.json and report.html are written.
     """
     from lanescope.attribution import output
     from lanescope.attribution.attribute import attribute
+    from lanescope.attribution.summary.reading import Given
     from lanescope.dashboards import attribution_text, copies_text
     from lanescope.dashboards.pages import attribution_page
     from lanescope.dashboards.terminal import console
 
+    given = Given(steps, layers, requests) if steps or layers or requests else None
     folder = out or output.default_folder(trace)
     if not as_json:
         output.check_target(folder, force)
     with (
         progress() as say,
-        attribute(trace, profile=profile, window=window, use_cache=not no_cache, say=say) as result,
+        attribute(
+            trace,
+            profile=profile,
+            window=window,
+            use_cache=not no_cache,
+            say=say,
+            given=given,
+            api=api,
+        ) as result,
     ):
         document = result.document
         card = result.score(truth) if truth else None

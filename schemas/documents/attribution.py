@@ -1,7 +1,8 @@
 """The attribution document: what `lanescope attribute` found, `lanescope.attribution/1`.
 
 Times are integers of nanoseconds (`_ns`) where they are sums or single values; means and figures
-per step are decimals in the unit that their name ends with.
+per step are decimals in the unit that their name ends with. A kernel summary (a CSV without a
+timeline) fills the same document: what needs a timeline is null there, and listed as withheld.
 """
 
 from __future__ import annotations
@@ -62,12 +63,14 @@ class Coverage(_Part):
 
     kernels: int
     kernel_sum_ns: int
-    kernel_busy_ns: int = Field(description="union of kernel (and graph block) time, per device")
-    graph_kernels: int = Field(description="replayed by CUDA graphs")
-    eager_kernels: int
+    kernel_busy_ns: int | None = Field(
+        description="union of kernel (and graph block) time, per device"
+    )
+    graph_kernels: int | None = Field(description="replayed by CUDA graphs")
+    eager_kernels: int | None
     graph_blocks: int = Field(0, description="graphs traced as one block, without their kernels")
-    unattributed: int = Field(description="kernels whose launch is not in the trace")
-    unattributed_ns: int
+    unattributed: int | None = Field(description="kernels whose launch is not in the trace")
+    unattributed_ns: int | None
     excluded: dict[str, int] = Field(
         default_factory=dict, description="kernels left out of all time, by reason"
     )
@@ -89,7 +92,7 @@ class PhaseRow(_Part):
     kernels: int
     graph_blocks: int = 0
     sum_ns: int
-    busy_ns: int = Field(description="union over its kernels: overlap counts once")
+    busy_ns: int | None = Field(description="union over its kernels: overlap counts once")
 
 
 class Spread(_Part):
@@ -107,10 +110,10 @@ class IntSpread(_Part):
 
     total: int
     mean: float
-    p50: int
-    p95: int
-    min: int
-    max: int
+    p50: int | None
+    p95: int | None
+    min: int | None
+    max: int | None
 
 
 class Steps(_Part):
@@ -122,13 +125,15 @@ class Steps(_Part):
     basis: str = Field(description="the evidence that found them: nvtx, graph replay, recurrence")
     window: str = Field("", description="what was measured, in words")
     devices: int = Field(1, description="devices that hold steps; figures are per step and device")
-    wall_ms: Spread = Field(description="first kernel start to last kernel end of a step")
+    wall_ms: Spread | None = Field(description="first kernel start to last kernel end of a step")
     period_ms: Spread | None = Field(
         None, description="start of a step to start of the next one, where no prefill lies between"
     )
-    gpu_busy_ns: IntSpread
+    gpu_busy_ns: IntSpread | None
     gpu_sum_ns: IntSpread
-    idle_ns: IntSpread = Field(description="wall less busy: no kernel of the step was running")
+    idle_ns: IntSpread | None = Field(
+        description="wall less busy: no kernel of the step was running"
+    )
     kernels: IntSpread
 
 
@@ -137,15 +142,15 @@ class Bucket(_Part):
 
     bucket: str
     sum_ns: int
-    busy_ns: int
-    exclusive_ns: int
+    busy_ns: int | None
+    exclusive_ns: int | None
     sum_ms_per_step: float
-    busy_ms_per_step: float
-    exclusive_ms_per_step: float
-    exclusive_p50_ms: float
-    exclusive_p95_ms: float
+    busy_ms_per_step: float | None
+    exclusive_ms_per_step: float | None
+    exclusive_p50_ms: float | None
+    exclusive_p95_ms: float | None
     share_of_sum: float
-    share_of_wall: float
+    share_of_wall: float | None
     launches_per_step: float
     p50_us: float | None
     p95_us: float | None
@@ -162,7 +167,7 @@ class KernelName(_Part):
     sum_ns: int
     sum_ms_per_step: float
     launches_per_step: float
-    max_us: float
+    max_us: float | None
 
 
 class ApiCall(_Part):
@@ -180,7 +185,7 @@ class LaunchAccount(_Part):
     graph_launches_per_step: float
     kernels_per_graph_launch: float | None
     kernel_launch_calls_per_step: float
-    eager_kernels_per_step: float
+    eager_kernels_per_step: float | None
     launch_ms_per_step: float = Field(description="host time in launch calls")
     wait_ms_per_step: float = Field(description="host time in blocking waits")
     verdict: Literal["gpu-bound", "launch-bound", "host-bound", "idle", "unknown"]
@@ -206,7 +211,7 @@ class Prefill(_Part):
 
     instances: int
     sum_ms_per_instance: float
-    busy_ms_per_instance: float
+    busy_ms_per_instance: float | None
     layers: int | None
     ms_per_layer: float | None
     top: list[KernelName]
@@ -221,6 +226,67 @@ class RangeRow(_Part):
     instances: int
     kernels: int
     sum_ns: int
+
+
+class LayerCount(_Part):
+    """A number of layers that the instance counts show."""
+
+    layers: int
+    kernels: int = Field(description="rows that ran so often, or a multiple of it, a pass")
+    sum_ns: int
+
+
+class SummaryRow(_Part):
+    """One row of a kernel summary, and what its count says."""
+
+    name: str
+    bucket: str
+    phase: Literal["decode", "prefill", "both", "unclear", "other"] = Field(
+        description="by its count; both: of either phase; unclear: fits decode and prefill alike"
+    )
+    counted_as: Literal["decode", "prefill", "outside"] = Field(
+        description="where its time is in this document; a profile's rules may overrule the count"
+    )
+    instances: int
+    factors: str = Field(description="the count as passes x launches a pass")
+    per_pass: int | None
+    prefill_instances: int | None = Field(description="of a row of both phases, where told")
+    sum_ns: int
+
+
+class SummaryGroup(_Part):
+    """Rows that a profile adds up across buckets, over the decode rows."""
+
+    group: str
+    sum_ns: int
+    ms_per_step: float
+
+
+class KernelSummary(_Part):
+    """How a kernel summary was read: there is no timeline, so passes come from its counts."""
+
+    rows: int
+    passes: int | None = Field(description="decode and prefill passes together")
+    decode_passes: int | None
+    prefill_passes: int | None
+    beside_passes: int | None = Field(description="passes of another kind: drafts, sampling")
+    layers: int | None = Field(description="layers that hold most of the time: the cached ones")
+    layer_counts: list[LayerCount]
+    requests: int | None
+    divisor: int | None = Field(description="decode sums are divided by it: ms per step")
+    divisor_basis: Literal["counts", "given", "profile", "none"]
+    lead_bits: float | None = Field(
+        description="by how many bits this reading of the counts is shorter than the next best"
+    )
+    prefill_ms_per_layer: float | None = Field(
+        description="of the prefill kernels that run once a layer"
+    )
+    both_phases_ns: int = Field(description="rows that ran in decode and prefill; all in decode")
+    prefill_within_most_ns: int | None = Field(
+        description="the most of it that can be prefill, by counts and longest durations"
+    )
+    groups: list[SummaryGroup]
+    table: list[SummaryRow]
 
 
 class AttributionDocument(_Part):
@@ -242,6 +308,7 @@ class AttributionDocument(_Part):
     misses: Misses | None = None
     link: Link | None = None
     model: CostModel | None = None
+    summary: KernelSummary | None = Field(default=None, description="of a kernel summary alone")
     warnings: list[Finding]
     abstained: list[Abstention]
 
