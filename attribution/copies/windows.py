@@ -81,7 +81,9 @@ def window_of(path: Path) -> tuple[Window, AttributionDocument]:
     """The point of one attribution. Raises `UnusableInput` where it holds no misses or steps."""
     doc = load_document(path)
     name = path.name if path.is_dir() else path.parent.name
-    if doc.steps is None or doc.misses is None or doc.misses.per_layer_step.estimate is None:
+    if doc.steps is None or doc.steps.wall_ms is None:
+        raise UnusableInput(f"{path}: no steps with a wall time in it", "see its abstentions")
+    if doc.misses is None or doc.misses.per_layer_step.estimate is None:
         raise UnusableInput(f"{path}: no steps with misses in it", "see its abstentions")
     inside = None
     if doc.model is not None:
