@@ -26,6 +26,11 @@ DRAFT_SHARE = 0.25
 #: Work between passes of at least this share of a pass, in kernels or time, is a model pass.
 PREFILL_SHARE = 0.25
 
+#: A graph that replays less often than this share of the steps is no part of every step ...
+RARE_SHARE = 0.3
+#: ... and is a prefill when it runs this much longer than a step.
+PREFILL_FACTOR = 2.0
+
 GRAPH, PATTERN = "graph replay", "recurrence"
 
 
@@ -69,13 +74,20 @@ def infer(
     return _Passes(work, units, startup_ns).from_units()
 
 
+def _decode_graph(time: Counter[int], count: Counter[int]) -> int:
+    """Of the graphs that replay often, the one with the most time: a decode pass's main part."""
+    most = max(count.values())
+    often = [g for g in count if count[g] >= RARE_SHARE * most]
+    return max(often, key=lambda g: time[g])
+
+
 class _Passes:
     """Walks the units once, in order; state is the open pass and the units since the last one."""
 
     def __init__(self, work: Work, units: Units, startup_ns: int | None) -> None:
         self.work, self.units, self.startup = work, units, startup_ns
         self.out: list[Stretch] = []
-        self.pending: list[int] = []
+        self.pending: list[tuple[int, int]] = []  # launches [first, stop)
         self.seen_pass = False
         self.pass_print: int | None = None
         self.pass_kernels = self.pass_gpu = 0.0
@@ -87,7 +99,7 @@ class _Passes:
     def from_graphs(self, recurring: set[int]) -> Inferred:
         units = self.units
         draft = self._draft_graphs(recurring)
-        main = recurring - draft
+        main = recurring - draft - self._prefill_graphs(recurring - draft)
         if not main:
             return Inferred(reason="no CUDA graph recurs like a verification step")
         passes = self._group_passes(main, draft)
@@ -104,6 +116,7 @@ class _Passes:
         for u in range(len(units)):
             if int(units.graph[u]) in draft:  # eager, the same work is one launch a kernel
                 self.draft_prints[int(units.print_[u])] = int(units.kernels[u])
+        tail = self._usual_tail(passes)
         owner = {u: i for i, p in enumerate(passes) for u in p}
         done: set[int] = set()
         for u in range(len(units)):
@@ -112,12 +125,15 @@ class _Passes:
                     done.add(owner[u])
                     self._close_gap()
                     self.seen_pass = True
-                    self._add(passes[owner[u]], "decode", "verify", GRAPH)
+                    first, stop, end = self._bounds(passes[owner[u]], tail)
+                    self.out.append(Stretch(first, stop, "decode", "verify", GRAPH))
+                    if stop < end:
+                        self.pending.append((stop, end))
             elif int(units.graph[u]) in draft:
                 self._close_gap()
                 self._add_draft(u)
             else:
-                self.pending.append(u)
+                self._leave(u)
         self._close_gap()
         return Inferred(self.out, evidence=GRAPH)
 
@@ -140,7 +156,7 @@ class _Passes:
                 or units.input_before[u + 1 : nxt + 1].any()
             )
             alone[g] += (after_wait or again) and (ends or int(units.graph[nxt or u]) == g)
-        biggest = max(time, key=lambda g: time[g])
+        biggest = _decode_graph(time, count)
         per_step = time[biggest] / count[biggest]
         return {
             g
@@ -151,26 +167,112 @@ class _Passes:
             and count[g] >= 0.5 * count[biggest]
         }
 
-    def _group_passes(self, main: set[int], draft: set[int]) -> list[list[int]]:
-        """Units of each pass: graphs up to a wait or a repeat, and the eager units after them."""
+    def _tail_start(self, units: list[int]) -> int:
+        """The first launch after the last graph of a pass."""
+        last = max(u for u in units if self.units.graph[u] > 0)
+        return int(self.units.stop[last])
+
+    def _usual_tail(self, passes: list[list[int]]) -> tuple[int, int]:
+        """(fingerprint, launches) of the eager launches that usually follow a pass's graphs."""
+        tails: Counter[tuple[int, int]] = Counter()
+        for units in passes:
+            first, stop = self._tail_start(units), int(self.units.stop[units[-1]])
+            tails[self._print(first, stop), stop - first] += 1
+        return tails.most_common(1)[0][0]
+
+    def _bounds(self, units: list[int], tail: tuple[int, int]) -> tuple[int, int, int]:
+        """(first launch, end of the pass, end of its units): longer tails than usual are cut.
+
+        Work that is launched right behind a pass, with nothing between, is not the pass's.
+        """
+        first, end = int(self.units.first[units[0]]), int(self.units.stop[units[-1]])
+        after = self._tail_start(units)
+        fingerprint, length = tail
+        if end - after > length and self._print(after, after + length) == fingerprint:
+            return first, after + length, end
+        return first, end, end
+
+    def _prefill_graphs(self, graphs: set[int]) -> set[int]:
+        """Graphs that replay seldom and run much longer than what replays every step."""
         units = self.units
+        time: Counter[int] = Counter()
+        count: Counter[int] = Counter()
+        for u in range(len(units)):
+            g = int(units.graph[u])
+            if g in graphs:
+                time[g] += int(units.gpu_ns[u])
+                count[g] += 1
+        if not count:
+            return set()
+        biggest = _decode_graph(time, count)
+        step_ns = sum(time[g] for g in graphs if count[g] >= 0.5 * count[biggest]) / count[biggest]
+        return {
+            g
+            for g in graphs
+            if count[g] < RARE_SHARE * count[biggest]
+            and time[g] / count[g] > PREFILL_FACTOR * step_ns
+        }
+
+    def _group_passes(self, main: set[int], draft: set[int]) -> list[list[int]]:
+        """Units of each pass: graphs up to a wait or a draft, and the eager units after them.
+
+        Where most stretches between waits replay the same graphs, that is one pass, even if one
+        graph replays several times in it (a graph a layer). A stretch that holds several such
+        passes is cut into them; without a usual stretch a graph that comes again begins a pass.
+        """
+        stretches = self._stretches_of_graphs(main, draft, at_inputs=False)
+        usual, regular = self._usual_shape(stretches, main)
+        finer = self._stretches_of_graphs(main, draft, at_inputs=True)
+        shape, also_regular = self._usual_shape(finer, main)
+        # A host that runs ahead waits once in many passes; each still begins with its inputs.
+        several = len(usual) > len(shape) and usual == shape * (len(usual) // len(shape))
+        if also_regular and (several or not regular):
+            stretches, usual, regular = finer, shape, True
         passes: list[list[int]] = []
-        graphs: set[int] = set()
+        for stretch in stretches:
+            seen: list[int] = []
+            for u in stretch:
+                g = int(self.units.graph[u])
+                if g in main:
+                    full = tuple(seen) == usual if regular else g in seen
+                    again = regular and len(set(usual)) == len(usual) and g in seen
+                    if not seen or full or again:
+                        passes.append([])
+                        seen = []
+                    seen.append(g)
+                passes[-1].append(u)
+        return passes
+
+    def _usual_shape(
+        self, stretches: list[list[int]], main: set[int]
+    ) -> tuple[tuple[int, ...], bool]:
+        """The graphs that most stretches replay, in order, and whether at least half of them do."""
+        graph = self.units.graph
+        shapes = Counter(
+            tuple(int(graph[u]) for u in s if int(graph[u]) in main) for s in stretches
+        )
+        usual, often = shapes.most_common(1)[0]
+        return usual, often >= max(MIN_STEPS, 0.5 * len(stretches))
+
+    def _stretches_of_graphs(
+        self, main: set[int], draft: set[int], at_inputs: bool
+    ) -> list[list[int]]:
+        """Units from a main graph to the next wait, draft or (if wanted) inputs of a main graph."""
+        units = self.units
+        stretches: list[list[int]] = []
         is_open = False
         for u in range(len(units)):
             g = int(units.graph[u])
-            if units.sync_before[u] or g in draft:
+            if units.sync_before[u] or g in draft or (at_inputs and units.input_before[u]):
                 is_open = False
             if g in main:
-                if not is_open or g in graphs:
-                    passes.append([])
-                    graphs = set()
+                if not is_open:
+                    stretches.append([])
                     is_open = True
-                passes[-1].append(u)
-                graphs.add(g)
-            elif is_open and g not in draft and not units.input_before[u]:
-                passes[-1].append(u)
-        return passes
+                stretches[-1].append(u)
+            elif is_open and g == 0 and not units.input_before[u]:
+                stretches[-1].append(u)
+        return stretches
 
     # -- without graphs ----------------------------------------------------------------------
 
@@ -210,7 +312,7 @@ class _Passes:
                 self.seen_pass = True
                 self._add([u], "decode", "verify", PATTERN)
             else:
-                self.pending.append(u)
+                self._leave(u)
         self._close_gap()
         return Inferred(self.out, evidence=PATTERN)
 
@@ -231,12 +333,22 @@ class _Passes:
     def _draft_prefix(self, first: int, stop: int) -> int:
         """How many launches at the start are a draft (all, or nothing separates them)."""
         for fingerprint, length in self.draft_prints.items():
-            if length <= stop - first:
-                with np.errstate(over="ignore"):
-                    head = int(self.work.print_[first : first + length].sum())
-                if head == fingerprint:
-                    return length
+            if length <= stop - first and self._print(first, first + length) == fingerprint:
+                return length
         return 0
+
+    def _print(self, first: int, stop: int) -> int:
+        """The fingerprint of launches [first, stop)."""
+        with np.errstate(over="ignore"):
+            return int(self.work.print_[first:stop].sum())
+
+    def _leave(self, u: int) -> None:
+        """Keep a unit for `_close_gap`; units that follow each other are one stretch."""
+        first, stop = int(self.units.first[u]), int(self.units.stop[u])
+        if self.pending and self.pending[-1][1] == first:
+            self.pending[-1] = (self.pending[-1][0], stop)
+        else:
+            self.pending.append((first, stop))
 
     # -- shared ------------------------------------------------------------------------------
 
@@ -271,9 +383,9 @@ class _Passes:
         self.out.append(Stretch(first, stop, "decode", "draft", self.evidence))
 
     def _close_gap(self) -> None:
-        """Decide what the units since the last pass or draft were."""
+        """Decide what the launches since the last pass or draft were."""
         pending, self.pending = self.pending, []
-        for first, stop in self._stretches(pending):
+        for first, stop in pending:
             run: list[tuple[int, int]] = []  # launches that are neither pass nor draft
             for a, b, is_pass in self._eager_passes(first, stop):
                 if is_pass:
@@ -290,17 +402,6 @@ class _Passes:
                 if a + cut < b:
                     run.append((a + cut, b))
             self._decide(run)
-
-    def _stretches(self, units: list[int]) -> list[tuple[int, int]]:
-        """The launches of consecutive units, joined."""
-        out: list[tuple[int, int]] = []
-        for u in units:
-            first, stop = int(self.units.first[u]), int(self.units.stop[u])
-            if out and out[-1][1] == first:
-                out[-1] = (out[-1][0], stop)
-            else:
-                out.append((first, stop))
-        return out
 
     def _eager_passes(self, first: int, stop: int) -> list[tuple[int, int, bool]]:
         """Cut launches into passes that ran eagerly and what lies between them.
