@@ -27,7 +27,7 @@ def figures_of(
         evidence.figures = {_name(m): Figure(None, v) for m, v in _means(new).items()}
         return
     verdict = held_against(old, new)
-    evidence.same = verdict.same_capture
+    evidence.same = evidence.same or verdict.same_capture
     evidence.refused = [*verdict.refused, *verdict.withheld]
     if verdict.refused:
         return

@@ -133,6 +133,10 @@ def _unjudged(bar: BarResult) -> BarResult:
     return bar.model_copy(update=nothing)
 
 
+def _of_attribution(metric: str) -> bool:
+    return metric.startswith("bucket:") or metric in {"wall_ms", "busy_ms", "sum_ms", "idle_ms"}
+
+
 def _invalid(rules: GateRules, age: RulesAge, evidence: Evidence, post_hoc: bool) -> list[str]:
     out = []
     if not age.older and not post_hoc:
@@ -142,7 +146,8 @@ def _invalid(rules: GateRules, age: RulesAge, evidence: Evidence, post_hoc: bool
         )
     if evidence.same:
         out.append("base and candidate are the same data, by content")
-    out += [f"{a.what}: {a.why}" for a in evidence.refused]
+    if any(_of_attribution(bar.metric) for bar in rules.bar):
+        out += [f"{a.what}: {a.why}" for a in evidence.refused]
     speed = evidence.speed
     if speed is None:
         return out
@@ -228,7 +233,7 @@ def _value(bar: Bar, evidence: Evidence) -> Value:
         return _of_tasks(bar, evidence.tasks)
     if bar.metric in evidence.figures:
         return _of_figure(bar, evidence.figures[bar.metric])
-    if bar.metric.startswith("bucket:") and evidence.figures:
+    if _of_attribution(bar.metric) and evidence.figures:
         known = ", ".join(sorted(evidence.figures))
         return _nothing(f"no such figure; the lanes have {known}")
     speed = evidence.speed
@@ -240,11 +245,25 @@ def _value(bar: Bar, evidence: Evidence) -> Value:
         return speed.long_wall_ratio, None, None, "", ""
     if "@" in bar.metric:
         return _of_streams(bar, speed)
+    if bar.of == "candidate" and not speed.base:
+        return _of_alone(bar, speed.candidate)
     paired = next((m for m in speed.metrics if m.metric == bar.metric), None)
     if paired is None:
         said = next((a.why for a in speed.abstained if a.what == bar.metric), "no such metric")
         return _nothing(said)
     return _of_paired(bar, paired)
+
+
+def _of_alone(bar: Bar, lane: SpeedLaneSummary) -> Value:
+    known = {
+        "decode_rate": (lane.decode_rate_median, "tok/s"),
+        "ttft": (lane.ttft_median_s, "s"),
+        "accepted_per_step": (lane.accepted_per_step, "tokens"),
+    }
+    value, unit = known.get(bar.metric, (None, ""))
+    if value is None:
+        return _nothing("one lane alone does not say this")
+    return value, None, None, unit, ""
 
 
 def _of_paired(bar: Bar, paired: PairedMetric) -> Value:

@@ -110,6 +110,8 @@ def load_lane(
     say: Callable[[str], None] = lambda _: None,
 ) -> Lane:
     """Load a lane. Raises UnusableInput for a folder that is none, and what `attribute` raises."""
+    if path.name == DOCUMENT and path.is_file():
+        path = path.parent
     if path.is_dir():
         for folder, kind in ((path, "attribution"), (path / "attribution", "window")):
             if (folder / DOCUMENT).is_file():

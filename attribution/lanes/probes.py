@@ -80,9 +80,18 @@ class SpeedLane:
         return [r for r in self.rows if not r.warmup and r.concurrency == 1]
 
 
-def is_speed_file(path: Path) -> bool:
-    """Whether `path` looks like a file of this module rather than a trace."""
-    return path.is_file() and path.suffix.lower() in {".json", ".jsonl", ".ndjson", ".csv"}
+def is_speed_lane(text: str) -> bool:
+    """Whether `text` names probe rows (`PATH`, `PATH+PATH`, `PATH@LANE`), not an attribution."""
+    path = Path(text)
+    if not path.exists():
+        first = text.split("+")[0]
+        path = Path(first) if Path(first).exists() else Path(first.rpartition("@")[0])
+    if not path.is_file() or path.name == "attribution.json":
+        return False
+    if path.suffix.lower() == ".csv":  # `nsys stats` writes CSV as well, with units in its header
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            return "(ns)" not in file.readline()
+    return path.suffix.lower() in {".json", ".jsonl", ".ndjson"}
 
 
 def read_lane(

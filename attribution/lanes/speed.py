@@ -130,7 +130,7 @@ def compare_speed(
     launch_floor_pct: float | None = None,
     long_prompt_tokens: int = LONG_PROMPT,
 ) -> SpeedComparison:
-    """The candidate against the mean of the controls.
+    """The candidate against the mean of the controls; without controls, the candidate alone.
 
     `base_launches`, `candidate_launches`: further launches of the (first) control and of the
     candidate; with them, or with a floor, an interval is given that covers relaunches.
@@ -140,7 +140,7 @@ def compare_speed(
     refused = _refusals(controls, candidate)
     common, unequal = _common_prompts(everyone)
     findings += unequal
-    if not common:
+    if controls and not common:
         refused.append(
             Abstention(
                 what="paired gains",
@@ -151,7 +151,7 @@ def compare_speed(
     metrics: list[PairedMetric] = []
     abstained: list[Abstention] = []
     disturbed = [lane.name for lane in everyone if notices.contaminated(lane)]
-    if not refused:
+    if controls and not refused:
         for metric in METRICS:
             if metric.name != "decode_rate" and metric.name != "token_gap" and disturbed:
                 abstained.append(_disturbed(metric, disturbed))
@@ -169,7 +169,7 @@ def compare_speed(
                 metrics.append(paired)
             else:
                 abstained.append(_absent(metric, everyone))
-    findings += _about_the_base(controls, candidate, common) if not refused else []
+    findings += _about_the_base(controls, candidate, common) if controls and not refused else []
     rate = next((m for m in metrics if m.metric == "decode_rate"), None)
     if rate is not None and rate.launch_low_pct is None:
         findings.append(
@@ -194,7 +194,9 @@ def compare_speed(
                 remedy="a field memory_mib in the rows, or --memory LANE=MIB",
             )
         )
-    ratio, long = _long_wall(controls, candidate, long_prompt_tokens) if not refused else (None, 0)
+    ratio, long = None, 0
+    if controls and not refused:
+        ratio, long = _long_wall(controls, candidate, long_prompt_tokens)
     return SpeedComparison(
         base=[summary(lane) for lane in controls],
         candidate=summary(candidate),

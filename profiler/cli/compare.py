@@ -52,11 +52,9 @@ def command(
     """
     if len(lanes) < 2:
         raise UsageError("a comparison needs two lanes", "name INCUMBENT and CANDIDATE")
-    from lanescope.attribution.lanes.probes import is_speed_file
+    from lanescope.attribution.lanes.probes import is_speed_lane
 
-    if all(
-        is_speed_file(Path(x.split("+")[0].rpartition("@")[0] or x.split("+")[0])) for x in lanes
-    ):
+    if all(map(is_speed_lane, lanes)):
         return _speed(lanes, out, force, as_json, plain)
     from lanescope.attribution.lanes.compare import compare
     from lanescope.dashboards import comparison_text

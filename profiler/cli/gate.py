@@ -10,7 +10,7 @@ from pathlib import Path
 import rich_click as click
 
 from lanescope.attribution.lanes.gates import Evidence, judge
-from lanescope.attribution.lanes.probes import SpeedLane, is_speed_file, read_lane
+from lanescope.attribution.lanes.probes import SpeedLane, is_speed_lane, read_lane
 from lanescope.attribution.lanes.rules import age, freeze_record, read_rules
 from lanescope.attribution.lanes.speed import LONG_PROMPT, compare_speed
 from lanescope.attribution.lanes.tasks import read_outcomes
@@ -100,13 +100,13 @@ def command(
         raise UsageError("nothing to judge", "name BASE and CANDIDATE, or --tasks")
     evidence = Evidence(base=base or "-", candidate=candidate or "-")
     started: list[float] = []
-    if candidate is not None and is_speed_file(Path(candidate.split("+")[0].split("@")[0])):
-        lanes = _lanes(base, candidate, controls, relaunch, _columns(mapping), warm)
+    rows = [_rows_of(lane) for lane in (base, candidate)]
+    if candidate is not None and rows[1] is not None:
+        lanes = _lanes(rows[0], rows[1], controls, relaunch, _columns(mapping), warm)
         _set_memory(lanes, memory)
-        first, new = lanes["base"][0], lanes["candidate"][0]
         evidence.speed = compare_speed(
-            [first, *lanes["control"]],
-            new,
+            [*lanes["base"][:1], *lanes["control"]],
+            lanes["candidate"][0],
             base_launches=lanes["base"][1:],
             candidate_launches=lanes["candidate"][1:],
             launch_floor_pct=launch_floor,
@@ -114,12 +114,13 @@ def command(
         )
         everyone = [lane for group in lanes.values() for lane in group]
         evidence.files = [f for lane in everyone for f in lane.files]
-        evidence.same = first.rows == new.rows
+        evidence.same = any(lane.rows == lanes["candidate"][0].rows for lane in lanes["base"])
         started = [r.start_s for lane in everyone for r in lane.rows if r.start_s is not None]
-    elif candidate is not None:
+    if candidate is not None and _has_figures(candidate):
         from lanescope.attribution.lanes.figures import figures_of
 
-        figures_of(evidence, base, candidate, profile)
+        before = base if base is not None and _has_figures(base) else None
+        figures_of(evidence, before, candidate, profile)
     if tasks is not None:
         evidence.tasks, source = read_outcomes(tasks)
         evidence.files = [*evidence.files, source]
@@ -136,6 +137,24 @@ def command(
     else:
         print_gate(document, console(plain=plain))
     return document.exit_code
+
+
+def _rows_of(lane: str | None) -> str | None:
+    """The probe rows of a lane: itself, or those of a window's unprofiled probe."""
+    if lane is None:
+        return None
+    inside = Path(lane) / "probe-control.requests.jsonl"
+    if inside.is_file():
+        return str(inside)
+    return lane if is_speed_lane(lane) else None
+
+
+def _has_figures(lane: str) -> bool:
+    """Whether a lane is, or holds, an attribution. A window may hold none: it saw no kernels."""
+    path = Path(lane)
+    if (path / "probe-control.requests.jsonl").is_file():
+        return (path / "attribution" / "attribution.json").is_file()
+    return not is_speed_lane(lane)
 
 
 def _freeze(rules: Path, sha256: str, force: bool) -> None:
@@ -168,9 +187,11 @@ def _lanes(
     warm: int,
 ) -> dict[str, list[SpeedLane]]:
     """role -> its launches, the first one first."""
-    if base is None:
-        raise UsageError("a gain needs a base", "lanescope gate RULES BASE CANDIDATE")
-    roles: dict[str, list[str]] = {"base": [base], "control": [*controls], "candidate": [candidate]}
+    roles: dict[str, list[str]] = {
+        "base": [base] if base is not None else [],
+        "control": [*controls],
+        "candidate": [candidate],
+    }
     for item in relaunch:
         role, equals, path = item.partition("=")
         if not equals or role not in {"base", "candidate"}:

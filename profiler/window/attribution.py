@@ -56,9 +56,9 @@ def attribute(trace: Path, target: Path, profile: str | None) -> dict[str, Any]:
 
 
 def gates(rules: list[Path], window: Path, baseline: Path | None) -> list[dict[str, Any]]:
-    """Score the window's gates on the control probe's rows, beside a baseline window's if named."""
+    """Score the window's gates on its control probe and attribution, beside a baseline window's."""
     verdicts = []
-    rows = [p / "probe-control.requests.jsonl" for p in (baseline, window) if p is not None]
+    rows = [p for p in (baseline, window) if p is not None]
     for number, path in enumerate(rules):
         name = f"gate-{number}.json"
         done = _lanescope("gate", str(path), *map(str, rows), "--out", str(window / name), "--json")

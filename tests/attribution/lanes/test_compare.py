@@ -266,6 +266,48 @@ def test_folders_and_traces_are_one_lane(
     assert verdict["bars"][0]["value"] == pytest.approx(expected.sum_ms_per_step)
 
 
+def test_windows_bring_their_acceptance_settings_and_probe(tmp_path: Path, capsys: Any) -> None:
+    for name, k, tokens in (("k1", 1, 1.8), ("k2", 2, 2.4)):
+        window = tmp_path / f"window-{name}"
+        window.mkdir()
+        done = run(capsys, "attribute", trace_path(name), "--out", window / "attribution")
+        assert done[0] == 0
+        (window / "probe-profiled.json").write_text(
+            json.dumps({"acceptance": {"rate": 0.8, "mean_length": tokens}})
+        )
+        (window / "lane.toml").write_text(f"[engine]\nk = {k}\nslots = 32\n")
+        rows = [
+            {
+                "prompt_id": f"p{i}", "repetition": 0, "concurrency": 1, "error": "",
+                "completion_tokens": 64, "wall_ns": 2_000_000_000 + 10**7 * i * (3 - k),
+                "ttft_ns": 500_000_000, "began_unix_ns": 1_790_000_000_000_000_000,
+                "decode_tokens_per_s": 42.0 + i + k,
+            }
+            for i in range(3)
+        ]  # fmt: skip
+        (window / "probe-control.requests.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    one, two = tmp_path / "window-k1", tmp_path / "window-k2"
+    document = json.loads(run(capsys, "compare", one, two, "--json")[1])
+    assert [lane["kind"] for lane in document["lanes"]] == ["window", "window"]
+    assert [lane["accepted_per_step"] for lane in document["lanes"]] == [1.8, 2.4]
+    assert [d["what"] for d in document["differs"]] == ["lane: k"]
+    assert document["pairs"][0]["per_token"]
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        'name = "window"\n[[bar]]\nmetric = "bucket:row_copy"\nof = "difference"\n'
+        'direction = "<="\nthreshold = 1.0\n[[bar]]\nmetric = "decode_rate"\nstatistic = "wins"\ndirection = ">="\n'
+        "threshold = 3\n"
+    )
+    code, out = run(capsys, "gate", rules, one, two, "--json")
+    verdict = json.loads(out)
+    # rows of September 2026 are older than the rules: this clock is the better evidence
+    assert verdict["age"]["data_basis"] == "earliest time in the rows"
+    code, out = run(capsys, "gate", rules, one, two, "--json", "--post-hoc")
+    verdict = json.loads(out)
+    assert (code, [b["verdict"] for b in verdict["bars"]]) == (10, ["fail", "pass"])
+    assert run(capsys, "gate", rules, two, "--post-hoc")[0] == 12  # a difference needs two lanes
+
+
 def test_the_terminal_says_what_was_refused(tmp_path: Path, capsys: Any) -> None:
     code, out = run(capsys, "compare", trace_path("k1"), trace_path("graphlevel"))
     assert code == 1
