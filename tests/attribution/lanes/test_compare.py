@@ -295,8 +295,8 @@ def test_windows_bring_their_acceptance_settings_and_probe(tmp_path: Path, capsy
     rules = tmp_path / "rules.toml"
     rules.write_text(
         'name = "window"\n[[bar]]\nmetric = "bucket:row_copy"\nof = "difference"\n'
-        'direction = "<="\nthreshold = 1.0\n[[bar]]\nmetric = "decode_rate"\nstatistic = "wins"\ndirection = ">="\n'
-        "threshold = 3\n"
+        'direction = "<="\nthreshold = 1.0\n[[bar]]\nmetric = "decode_rate"\n'
+        'statistic = "wins"\ndirection = ">="\nthreshold = 3\n'
     )
     code, out = run(capsys, "gate", rules, one, two, "--json")
     verdict = json.loads(out)
