@@ -91,6 +91,22 @@ def snapshot() -> dict[str, Any]:
     return {"driver": driver, "devices": rows, "why": ""}
 
 
+def compute_pids(uuids: list[str]) -> tuple[set[int], str]:
+    """The processes that compute on these GPUs (all where none is named), or why not known."""
+    devices, why = _open()
+    if not devices:
+        return set(), why or "no GPU"
+    found: set[int] = set()
+    for uuid, handle in devices:
+        if uuids and uuid not in uuids:
+            continue
+        try:
+            found |= {p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+        except pynvml.NVMLError as exc:
+            return set(), str(exc)
+    return found, ""
+
+
 def sample(uuids: list[str], target: Path, hz: float) -> None:
     """Sample until standard input closes, then write the file; one row a GPU and sample.
 

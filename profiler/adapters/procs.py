@@ -183,9 +183,5 @@ def _gone(starts: dict[int, str], seconds: float) -> bool:
     while any(alive(pid, start) for pid, start in starts.items()):
         if time.monotonic() > limit:
             return False
-        # a process of ours that ended stays a zombie until it is waited for
-        for pid in starts:
-            with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
         time.sleep(0.05)
     return True

@@ -10,7 +10,7 @@ from typing import Any
 from lanescope.profiler.adapters import metrics, nsight, probe
 from lanescope.profiler.adapters.completion import ask, serving
 from lanescope.profiler.adapters.launcher import LaunchError
-from lanescope.profiler.adapters.nvml import Sampler
+from lanescope.profiler.adapters.nvml import Sampler, compute_pids
 from lanescope.profiler.window import figures
 from lanescope.profiler.window.run import Run
 from lanescope.schemas.errors import LanescopeError
@@ -35,6 +35,7 @@ def launch(run: Run) -> dict[str, Any]:
     with run.restore_lock():
         if run.launcher.incumbent_running():
             raise LaunchError("the incumbent came back by itself", "see its restart policy")
+        run.results["on_gpu_before"] = compute_pids(lane.devices)[0]
         facts = run.launcher.launch(command)
     return {**facts, "command": command, "nsys": run.nsight.version, "tracer": lane.tracer.trace}
 
@@ -199,4 +200,18 @@ def stop_candidate(run: Run) -> dict[str, Any]:
             run.session.shutdown(run.launcher.run_inside)
         facts = run.launcher.stop_candidate()
     run.launcher.save_log(run.folder.private / "engine.log")
-    return facts
+    return {**facts, "gpu": _gpu_free(run)}
+
+
+def _gpu_free(run: Run, budget_s: float = 60.0) -> str:
+    """Wait until nothing that came with the candidate computes on its GPUs."""
+    before, began = run.results.get("on_gpu_before", set()), time.monotonic()
+    while True:
+        now, why = compute_pids(run.plan.candidate.devices)
+        if why:
+            return f"not known: {why}"
+        if not now - before:
+            return f"free after {time.monotonic() - began:.1f} s"
+        if time.monotonic() - began > budget_s:
+            raise LaunchError("the candidate's processes still show on the GPU", "see nvidia-smi")
+        time.sleep(0.25)

@@ -10,10 +10,21 @@ import json
 import sys
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from lanescope.schemas.documents.attribution import AttributionDocument
+from lanescope.schemas.documents.lane import Lane
+from lanescope.schemas.documents.receipt import Manifest, Receipt
+from lanescope.schemas.documents.window import Window
 
 #: file name -> the document it describes
-DOCUMENTS = {"attribution.schema.json": AttributionDocument}
+DOCUMENTS: dict[str, type[BaseModel]] = {
+    "attribution.schema.json": AttributionDocument,
+    "lane.schema.json": Lane,
+    "manifest.schema.json": Manifest,
+    "receipt.schema.json": Receipt,
+    "window.schema.json": Window,
+}
 
 
 def schema_text(name: str) -> str:

@@ -209,7 +209,7 @@ class Bench:
         self.change(
             probe={"max_tokens": 4, "warmup": 1},
             durations={"settle_s": 0, "stable_s": 0.2, "stop_s": 8},
-            failsafe={"proof_s": 0.2, "lease_s": 1.5},
+            failsafe={"proof_s": 0.2, "lease_s": 3},
             checks={"require_idle": False},
         )
 
