@@ -57,7 +57,7 @@ def run(window: Path, dry_run: bool, detached: bool, released: bool, run_id: str
     if dry_run:
         return dry.run(plan, click.echo)
     if released:
-        release.write(plan, "RUN")
+        release.run(plan)
     release.require(plan)
     if detached:
         found = new_id(plan)
@@ -75,15 +75,14 @@ def run(window: Path, dry_run: bool, detached: bool, released: bool, run_id: str
 def release_(window: Path) -> None:
     """Let a window run, exactly as its files are now."""
     plan = load(window)
-    click.echo(f"RUN {plan.window.name} {plan.sha256[:16]} -> {release.write(plan, 'RUN')}")
+    click.echo(f"RUN {plan.window.name} {plan.sha256[:16]} -> {release.run(plan)}")
 
 
 @command.command("hold")
 @WINDOW
 def hold(window: Path) -> None:
     """Take a release back: a running experiment ends, the restoration goes on."""
-    plan = load(window)
-    click.echo(f"HOLD {plan.window.name} -> {release.write(plan, 'HOLD')}")
+    click.echo(f"HOLD -> {release.hold(window)}")
 
 
 def _latest(run_id: str | None) -> Path:

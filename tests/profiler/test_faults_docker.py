@@ -125,6 +125,10 @@ def test_policy_always(containers: DockerBench) -> None:
     containers.clean()
     containers.start_incumbent(HostConfig={"RestartPolicy": {"Name": "always"}})
     containers.bystanders()
+    # an image that was built here and never pushed is pinned by its id
+    image = containers.docker.engine.image(containers.candidate["image"])
+    assert image
+    containers.candidate["image"] = image["Id"]
     done = containers.capture()
     expect("policy-always", done.returncode, containers)
     assert "always" in containers.receipt("preflight")["facts"]["launcher"]["note"]
