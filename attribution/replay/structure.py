@@ -1,9 +1,4 @@
-"""What a routing trace has to offer a cache: overlaps, reuse, working sets, predictability.
-
-Every overlap stands beside two chances: of experts drawn evenly (top-k / experts), and of experts
-drawn independently with the trace's own popularity. An overlap above the second is a signal that
-a predictor could use; one between the two is popularity alone.
-"""
+"""What a routing trace has to offer a cache: overlaps, reuse, working sets, predictability."""
 
 from __future__ import annotations
 
@@ -16,6 +11,7 @@ from numpy.typing import NDArray
 
 from lanescope.attribution.replay import kernels
 from lanescope.attribution.replay.jit import each
+from lanescope.attribution.replay.overlap import Overlaps, overlaps
 from lanescope.attribution.replay.policies import (
     Scope,
     check_slots,
@@ -29,14 +25,11 @@ from lanescope.attribution.replay.trace import LayerRequests, RoutingTrace, laye
 from lanescope.schemas.documents.replay import (
     Coverage,
     LayerStructure,
-    Overlap,
     Structure,
     Subsample,
 )
 from lanescope.schemas.errors import UsageError
 from lanescope.schemas.findings import Abstention, ReplayAbstained
-
-Floats = NDArray[np.float64]
 
 #: steps over which a working set is counted
 SPANS = (16, 64, 256, 1024)
@@ -55,14 +48,8 @@ def structure(
     if not (np.diff(trace.step_starts) > 0).all():
         raise UsageError("the trace has empty steps")
     requests = each(lambda index: layer_requests(trace, index), range(len(trace.layers)))
-    popular = np.stack([popularity(layer, scope.scored) / scope.scored.sum() for layer in requests])
-    temporal: list[Floats] = each(lambda layer: _temporal(layer, scope), requests)
-    crossing = each(
-        lambda i: _crossing(requests[i], requests[i + 1], scope), range(len(requests) - 1)
-    )
-    layers = each(lambda i: _layer(trace.layers[i], requests[i], scope), range(len(requests)))
-    chance = _even_chance(requests, scope)
-    facts = trace_facts(trace, scope)
+    common = overlaps(trace, requests, scope)
+    layers = each(lambda i: _layer(i, trace, requests[i], scope, common), range(len(requests)))
     covered: tuple[Coverage, ...] = ()
     samples: tuple[Subsample, ...] = ()
     abstained: tuple[Abstention, ...] = ()
@@ -81,24 +68,11 @@ def structure(
         samples = _subsamples(trace, slots, warmup)
     return Structure(
         schema="lanescope.replay-structure/1",
-        trace=facts,
-        step_to_step=_overlap(temporal, chance, float((popular**2).sum() / popular.sum())),
-        cross_layer=_overlap(
-            crossing,
-            chance,
-            float((popular[:-1] * popular[1:]).sum() / max(popular[1:].sum(), 1e-12)),
-        )
-        if crossing
-        else None,
-        layers=tuple(
-            layer.model_copy(
-                update={
-                    "step_to_step": float(temporal[i].mean()) if len(temporal[i]) else None,
-                    "cross_layer": float(crossing[i].mean()) if i < len(crossing) else None,
-                }
-            )
-            for i, layer in enumerate(layers)
-        ),
+        trace=trace_facts(trace, scope),
+        step_to_step=common.step_to_step,
+        token_to_token=common.token_to_token,
+        cross_layer=common.cross_layer,
+        layers=tuple(layers),
         spans=SPANS,
         coverage=covered,
         subsamples=samples,
@@ -106,51 +80,9 @@ def structure(
     )
 
 
-def _even_chance(requests: list[LayerRequests], scope: Scope) -> float:
-    """Share of a pass's experts found in another pass's set, drawn evenly: set size / experts."""
-    widths = np.stack([np.diff(layer.starts)[scope.scored] for layer in requests])
-    return float(widths.mean()) / requests[0].n_experts
-
-
-def _temporal(requests: LayerRequests, scope: Scope) -> Floats:
-    """Share of each scored pass's distinct experts that the pass before asked for too."""
-    before = np.append([-1], np.arange(requests.steps - 1))
-    common = kernels.common_with(
-        requests.experts, requests.starts, requests.experts, requests.starts, before,
-        requests.n_experts,
-    )  # fmt: skip
-    usable = scope.scored & (before >= 0)
-    shares: Floats = (common / np.diff(requests.starts))[usable]
-    return shares
-
-
-def _crossing(above: LayerRequests, below: LayerRequests, scope: Scope) -> Floats:
-    """Share of each scored pass's distinct experts that the layer above asked for too."""
-    same = np.arange(below.steps)
-    common = kernels.common_with(
-        below.experts, below.starts, above.experts, above.starts, same, below.n_experts
-    )
-    shares: Floats = (common / np.diff(below.starts))[scope.scored]
-    return shares
-
-
-def _overlap(shares: list[Floats], even: float, popular: float) -> Overlap | None:
-    """The mean over layers and passes; its error from the spread between windows of time."""
-    per_pass = np.mean(np.stack(shares), axis=0)
-    if not len(per_pass):  # one pass alone has none before it
-        return None
-    windows = np.array_split(per_pass, min(_WINDOWS, len(per_pass)))
-    means = np.array([w.mean() for w in windows])
-    error = float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
-    return Overlap(
-        overlap=float(per_pass.mean()),
-        standard_error=error if np.isfinite(error) else None,
-        chance_even=even,
-        chance_popularity=popular,
-    )
-
-
-def _layer(number: int, requests: LayerRequests, scope: Scope) -> LayerStructure:
+def _layer(
+    index: int, trace: RoutingTrace, requests: LayerRequests, scope: Scope, common: Overlaps
+) -> LayerStructure:
     depths = kernels.lru_depths(requests.experts, requests.starts, requests.n_experts)
     scored = np.repeat(scope.scored, np.diff(requests.starts))
     known = depths[scored & (depths < requests.n_experts)]
@@ -159,7 +91,9 @@ def _layer(number: int, requests: LayerRequests, scope: Scope) -> LayerStructure
     windows = min(_WINDOWS, requests.steps)
     bounds = np.arange(windows + 1) * requests.steps // windows
     return LayerStructure(
-        layer=number,
+        layer=trace.layers[index],
+        step_to_step=common.step_by_layer[index],
+        cross_layer=common.cross_by_layer[index],
         reuse_p50=float(np.median(known)) if len(known) else None,
         reuse_p90=float(np.quantile(known, 0.9)) if len(known) else None,
         never_seen_before=int((depths[scored] == requests.n_experts).sum()),

@@ -244,7 +244,8 @@ class Structure(Document):
     schema_: str = Field("lanescope.replay-structure/1", alias="schema")
     trace: TraceFacts
     step_to_step: Overlap | None = Field(description="none with a single step")
-    cross_layer: Overlap | None = Field(description="none with a single layer")
+    token_to_token: Overlap | None = Field(description="between the tokens of scored steps")
+    cross_layer: Overlap | None = Field(description="of one token; none with a single layer")
     layers: tuple[LayerStructure, ...]
     spans: tuple[int, ...] = Field(description="steps over which `working_set` is counted")
     coverage: tuple[Coverage, ...] = ()

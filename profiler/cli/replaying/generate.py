@@ -74,7 +74,7 @@ def command(out: Path, tiers: str | None, force: bool, **planted: float) -> None
     if not recipe.tiers and not recipe.local:
         if not recipe.cross:
             told = expected_overlap(recipe, recipe.repeat)
-            click.echo(f"planted: step-to-step overlap {told:.4f} (chance {chance:.4f})")
+            click.echo(f"planted: token-to-token overlap {told:.4f} (chance {chance:.4f})")
         if not recipe.repeat:
             told = expected_overlap(recipe, recipe.cross)
             click.echo(f"planted: cross-layer overlap {told:.4f} (chance {chance:.4f})")

@@ -181,3 +181,26 @@ def test_prefill_passes_are_no_part_of_a_subsample() -> None:
         *(-(-verified // n) for n in (2, 4, 8)),
     ]
     assert all(len(layer.reuse_p50_over_time) == 100 for layer in found.layers)
+
+
+def test_in_steps_of_several_tokens_chance_is_told_for_steps_and_for_tokens() -> None:
+    """Even routing, three tokens a step: a step asks for 64 x (1 - (1 - 4/64)^3) experts."""
+    found = structure(generate(Recipe(**SIZE, tokens_per_step=3)))
+    step, token, cross = found.step_to_step, found.token_to_token, found.cross_layer
+    assert step is not None
+    assert token is not None
+    assert cross is not None
+    asked = 1 - (1 - 4 / 64) ** 3
+    assert step.chance_even == pytest.approx(asked, rel=0.01)
+    assert token.chance_even == cross.chance_even == 4 / 64
+    for overlap, chance in ((step, asked), (token, 4 / 64), (cross, 4 / 64)):
+        assert overlap.standard_error is not None
+        assert abs(overlap.overlap - chance) < 4 * overlap.standard_error + 0.001
+
+
+def test_planted_repeats_are_found_token_to_token_whatever_the_step() -> None:
+    recipe = Recipe(**SIZE, tokens_per_step=2, repeat=0.3)
+    found = structure(generate(recipe)).token_to_token
+    assert found is not None
+    assert found.standard_error is not None
+    assert abs(found.overlap - expected_overlap(recipe, 0.3)) < 4 * found.standard_error
