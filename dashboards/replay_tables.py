@@ -119,7 +119,7 @@ def structure_tables(result: Structure) -> list[Table]:
     overlaps = {"step to step": result.step_to_step}
     if result.trace.tokens_per_step[1] > 1:
         overlaps["token to token"] = result.token_to_token
-    overlaps["layer to layer, a token"] = result.cross_layer
+    overlaps["layer to layer"] = result.cross_layer
     cols = [
         Col("between", "between"),
         Col("overlap", "overlap", 4),

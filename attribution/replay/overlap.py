@@ -8,6 +8,7 @@ between the two is popularity alone.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,7 +46,7 @@ def overlaps(trace: RoutingTrace, requests: list[LayerRequests], scope: Scope) -
     every = np.ones(tokens.steps, np.bool_)
     steps = each(lambda layer: _with_the_one_before(layer, scope.scored), requests)
     neighbours = each(lambda layer: _with_the_one_before(layer, every), by_token)
-    crossing = each(lambda pair: _between(*pair), list(zip(by_token, by_token[1:], strict=False)))
+    crossing = each(lambda pair: _between(*pair), itertools.pairwise(by_token))
     of_steps = _rates(requests, scope.scored)
     of_tokens = _rates(by_token, every)
     return Overlaps(
@@ -93,7 +94,8 @@ def _shares(layer: LayerRequests, other: LayerRequests, pairing: NDArray[np.int6
 
 def _rates(requests: list[LayerRequests], scored: Mask) -> Floats:
     """How often a scored pass asks for each expert (layers, n_experts)."""
-    return np.stack([popularity(layer, scored) for layer in requests]) / scored.sum()
+    rates: Floats = np.stack([popularity(layer, scored) for layer in requests]) / scored.sum()
+    return rates
 
 
 def _overlap(shares: list[Floats], ours: Floats, others: Floats) -> Overlap | None:
