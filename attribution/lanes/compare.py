@@ -7,7 +7,6 @@ from pathlib import Path
 
 from lanescope._version import __version__
 from lanescope.attribution.lanes import deltas
-from lanescope.attribution.lanes.bootstrap import RESAMPLES
 from lanescope.attribution.lanes.comparable import Verdict, gpu, graph_trace, held_against
 from lanescope.attribution.lanes.intervals import SEED
 from lanescope.attribution.lanes.lane import Lane, load_lane
@@ -113,7 +112,7 @@ def assemble(
         warnings=_warnings(verdicts, pairs),
         abstained=abstained,
         seed=SEED,
-        resamples=RESAMPLES,
+        resamples=min(deltas.resamples_for(lanes[0].steps + x.steps) for x in lanes[1:]),
     )
 
 

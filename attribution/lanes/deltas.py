@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from lanescope.attribution.lanes.bootstrap import Difference, Series, compare
+from lanescope.attribution.lanes.bootstrap import RESAMPLES, Difference, Series, compare
 from lanescope.attribution.lanes.comparable import Verdict, lengths
 from lanescope.attribution.lanes.lane import Ints, Key, Lane
 from lanescope.schemas.documents.comparison import (
@@ -23,6 +23,8 @@ from lanescope.schemas.documents.comparison import (
 
 WHOLE = ("wall", "busy", "sum", "idle")
 TOP_KERNELS = 15
+#: steps of both lanes above which a quarter of the resamples serves
+LONG = 10_000
 #: kernels that move a step by less than this share of the wall are no news
 KERNEL_SHARE = 1e-4
 
@@ -66,7 +68,13 @@ def differences(
         Series(a.values / scale[0], a.lengths),
         Series(b.values / scale[1], b.lengths),
         verdict.paired,
+        resamples_for(len(a.values) + len(b.values)),
     )
+
+
+def resamples_for(steps: int) -> int:
+    """How many resamples: fewer for very long lanes, whose means hardly stray."""
+    return RESAMPLES if steps <= LONG else RESAMPLES // 4
 
 
 def noise(lane: Lane, metrics: Sequence[str], by_request: bool) -> dict[str, float]:
