@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lanescope.attribution.lanes import deltas
+from lanescope.attribution.lanes.bars import Evidence, Figure
 from lanescope.attribution.lanes.comparable import held_against
-from lanescope.attribution.lanes.gates import Evidence, Figure
 from lanescope.attribution.lanes.lane import DOCUMENT, Lane, load_lane
 from lanescope.schemas.documents.speed import SourceFile
 from lanescope.schemas.findings import LaneWarning

@@ -4,7 +4,7 @@ Kinds of file, told apart by content:
 
 * repetitions: JSON with `raw` (repetition -> prompt -> request); the first repetition is warm-up;
 * probe: JSON with `rows`, one request a row, with the server's counters as `metric_delta`;
-* rows: JSON lines, or a JSON list, of one request each, under the names in `NAMES`;
+* rows: JSON lines, or a JSON list, of one request each, under the names in `rows.NAMES`;
 * CSV with a header, its columns mapped to those names.
 
 A lane may be several files joined by `+`; of a file that holds several lanes, `PATH@LANE` is one.
@@ -12,46 +12,20 @@ A lane may be several files joined by `+`; of a file that holds several lanes, `
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
+from lanescope.attribution.lanes.rows import checked_row, csv_records, find, nested, number_of
 from lanescope.schemas.documents.speed import SourceFile, SpeedRow
 from lanescope.schemas.errors import UnusableInput, UsageError
 
-#: our name -> the names under which it is found in rows
-NAMES: dict[str, tuple[str, ...]] = {
-    "lane": ("lane",),
-    "prompt": ("prompt", "prompt_id", "prompt_index", "index", "id"),
-    "kind": ("kind", "class", "category"),
-    "repetition": ("repetition", "rep", "repeat"),
-    "tokens": ("tokens", "completion_tokens", "generation_tokens", "output_tokens"),
-    "prompt_tokens": ("prompt_tokens", "input_tokens"),
-    "wall_s": ("wall_s", "seconds", "wall_seconds", "wall"),
-    "ttft_s": ("ttft_s", "ttft", "ttft_seconds"),
-    "decode_s": ("decode_s", "decode_seconds"),
-    "drafts": ("drafts", "num_drafts"),
-    "drafted": ("drafted", "drafted_tokens", "draft_tokens", "num_draft_tokens"),
-    "accepted": ("accepted", "accepted_tokens", "num_accepted_tokens"),
-    "concurrency": ("concurrency", "c"),
-    "start_s": ("start_s", "started_s", "start", "started"),
-    "warmup": ("warmup", "warm_up", "warm"),
-    "memory_mib": ("memory_mib", "gpu_memory_mib"),
-    "rate_tok_s": ("rate_tok_s", "decode_tokens_per_s"),
-}
 MINUS_ONE = "(tokens - 1) / (wall - ttft)"
 PER_DECODE = "tokens / decode_seconds"
 STATED = "tokens after the first chunk / time after it, as the probe recorded"
-#: fields in integer nanoseconds, as the capture runner's probe writes them
-NANOSECONDS = {"wall_s": "wall_ns", "ttft_s": "ttft_ns", "start_s": "began_unix_ns"}
 
 
 @dataclass
@@ -162,7 +136,7 @@ def _read_file(
     elif isinstance(document, dict) and isinstance(document.get("rows"), list):
         lane = _probe(path, document, prefix)
     else:
-        records = _csv(path, text, columns) if document is None else document
+        records = csv_records(path, text, columns) if document is None else document
         lane = _rows(path, records, wanted)
     lane.files = [source]
     return lane
@@ -201,7 +175,7 @@ def _repetitions(path: Path, document: dict[str, Any]) -> SpeedLane:
             records.append({**request, "prompt": str(prompt), "repetition": repetition})
     first_scored = max(0, len(raw) - int(summary.get("scored_reps", len(raw) - 1)))
     rows = [
-        _row(path, f"raw[{r['repetition']}][{r['prompt']}]", r, _place(r, first_scored))
+        checked_row(path, f"raw[{r['repetition']}][{r['prompt']}]", r, _place(r, first_scored))
         for r in records
     ]
     return SpeedLane(
@@ -209,7 +183,7 @@ def _repetitions(path: Path, document: dict[str, Any]) -> SpeedLane:
         [],
         rows,
         MINUS_ONE,
-        _number(summary.get("memory_mib")),
+        number_of(summary.get("memory_mib")),
     )
 
 
@@ -230,10 +204,14 @@ def _probe(path: Path, document: dict[str, Any], prefix: str) -> SpeedLane:
             raise UnusableInput(f"{path}: rows[{number}] is no request", "")
         flat = {**record, **(record.get("metric_delta") or {})}
         prompt = f"{prefix}{record.get('index', number)}"
-        rows.append(_row(path, f"rows[{number}]", flat, {"prompt": prompt, "repetition": 0}))
+        rows.append(checked_row(path, f"rows[{number}]", flat, {"prompt": prompt, "repetition": 0}))
     rule = PER_DECODE if all(r.decode_s is not None for r in rows) else MINUS_ONE
     return SpeedLane(
-        str(document.get("lane") or path.stem), [], rows, rule, _number(document.get("memory_mib"))
+        str(document.get("lane") or path.stem),
+        [],
+        rows,
+        rule,
+        number_of(document.get("memory_mib")),
     )
 
 
@@ -268,125 +246,16 @@ def _rows(path: Path, records: Any, wanted: str | None) -> SpeedLane:
     seen: dict[tuple[str, int], int] = {}
     rows = []
     for number, record in kept:
-        flat = {**record, **_nested(record)}
-        prompt = str(_find(flat, "prompt") if _find(flat, "prompt") is not None else number)
-        concurrency = int(_number(_find(flat, "concurrency")) or 1)
+        flat = {**record, **nested(record)}
+        prompt = str(find(flat, "prompt") if find(flat, "prompt") is not None else number)
+        concurrency = int(number_of(find(flat, "concurrency")) or 1)
         seen[(prompt, concurrency)] = seen.get((prompt, concurrency), -1) + 1
-        repetition = _number(_find(flat, "repetition"))
+        repetition = number_of(find(flat, "repetition"))
         count = seen[(prompt, concurrency)] if repetition is None else int(repetition)
         extra = {"prompt": prompt, "repetition": count}
-        rows.append(_row(path, f"row {number + 1}", flat, extra))
-    memory = next((m for m in (_number(_find(r, "memory_mib")) for _, r in kept) if m), None)
+        rows.append(checked_row(path, f"row {number + 1}", flat, extra))
+    memory = next((m for m in (number_of(find(r, "memory_mib")) for _, r in kept) if m), None)
     stated = all(r.rate_tok_s is not None for r in rows if r.tokens > 1)
     rule = STATED if stated and any(r.rate_tok_s for r in rows) else MINUS_ONE
     name = wanted or (lanes[0] if lanes else path.stem)
     return SpeedLane(name, [], rows, rule, memory, failed)
-
-
-def _nested(record: dict[str, Any]) -> dict[str, Any]:
-    """The counters that some writers keep one level down."""
-    out: dict[str, Any] = {}
-    for key in ("metric_delta", "counters", "acceptance"):
-        inner = record.get(key)
-        if isinstance(inner, dict):
-            out |= {k: v for k, v in inner.items() if k not in record}
-    return out
-
-
-def _csv(path: Path, text: str, columns: Mapping[str, str]) -> list[dict[str, Any]]:
-    reader = csv.DictReader(io.StringIO(text))
-    header = reader.fieldnames or []
-    scaled: dict[str, tuple[str, float]] = {}
-    for ours, theirs in columns.items():
-        column, slash, divisor = theirs.partition("/")
-        column = theirs if theirs in header else column
-        scale = float(divisor) if slash and column != theirs and _number(divisor) else 1.0
-        if column not in header:
-            raise UsageError(f"{path} has no column {column}", f"it has: {', '.join(header)}")
-        scaled[ours] = (column, scale)
-    out: list[dict[str, Any]] = []
-    for number, record in enumerate(reader, 2):
-        if None in record or None in record.values():
-            raise UnusableInput(
-                f"{path}, line {number}: not {len(header)} fields", "repair the line"
-            )
-        row: dict[str, Any] = {k: v for k, v in record.items() if v != ""}
-        for ours, (column, scale) in scaled.items():
-            value: Any = record[column]
-            if scale != 1.0:
-                value = (_number(value) or math.nan) / scale
-            row[ours] = value
-        out.append(row)
-    return out
-
-
-def _find(record: Mapping[str, Any], ours: str) -> Any:
-    return next((record[n] for n in (ours, *NAMES[ours]) if record.get(n) is not None), None)
-
-
-def _number(value: Any) -> float | None:
-    if value is None or isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _flag(value: Any) -> bool:
-    return value is True or str(value).strip().lower() in {"1", "true", "yes"}
-
-
-def _row(path: Path, where: str, record: Mapping[str, Any], given: Mapping[str, Any]) -> SpeedRow:
-    """A checked row: enough to make a rate of, and times in an order that time allows."""
-    fields: dict[str, Any] = {"warmup": _flag(_find(record, "warmup")), **given}
-    for ours in _numeric():
-        value = _find(record, ours)
-        nanoseconds = record.get(NANOSECONDS.get(ours, ""))
-        if value is None and nanoseconds is not None:
-            value = (_number(nanoseconds) or math.nan) / 1e9
-        number = _number(value)
-        if value is not None and number is None:
-            raise UnusableInput(f"{path}, {where}: {ours} is {value!r}", "a finite number")
-        if number is not None:
-            fields[ours] = number
-    if fields.get("wall_s") is None and fields.get("decode_s") and fields.get("ttft_s") is not None:
-        fields["wall_s"] = fields["decode_s"] + fields["ttft_s"]
-    kind = _find(record, "kind")
-    fields["kind"] = None if kind is None else str(kind)
-    if record.get("scored") is False or record.get("phase") == "warmup":
-        fields["warmup"] = True
-    for need in ("tokens", "wall_s"):
-        if fields.get(need) is None:
-            names = ", ".join(NAMES[need])
-            raise UnusableInput(f"{path}, {where}: no {need}", f"a field named one of: {names}")
-    try:
-        row = SpeedRow(**fields)
-    except ValidationError as exc:
-        first = exc.errors()[0]
-        where_ = f"{where}, {'.'.join(map(str, first['loc']))}"
-        raise UnusableInput(f"{path}, {where_}: {first['msg']}", "repair the row") from exc
-    ttft = row.ttft_s or 0.0
-    if row.tokens < 1 or row.wall_s <= 0 or ttft < 0 or ttft > row.wall_s:
-        raise UnusableInput(
-            f"{path}, {where}: {row.tokens} tokens in {row.wall_s} s, the first after {ttft} s",
-            "at least one token, and 0 <= ttft <= wall",
-        )
-    return row
-
-
-def _numeric() -> Iterable[str]:
-    return (
-        "tokens",
-        "prompt_tokens",
-        "wall_s",
-        "ttft_s",
-        "decode_s",
-        "drafts",
-        "drafted",
-        "accepted",
-        "concurrency",
-        "start_s",
-        "rate_tok_s",
-    )

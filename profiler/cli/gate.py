@@ -9,7 +9,8 @@ from pathlib import Path
 
 import rich_click as click
 
-from lanescope.attribution.lanes.gates import Evidence, judge
+from lanescope.attribution.lanes.bars import Evidence
+from lanescope.attribution.lanes.gates import judge
 from lanescope.attribution.lanes.probes import SpeedLane, is_speed_lane, read_lane
 from lanescope.attribution.lanes.rules import age, freeze_record, read_rules
 from lanescope.attribution.lanes.speed import LONG_PROMPT, compare_speed
@@ -166,7 +167,7 @@ def _freeze(rules: Path, sha256: str, force: bool) -> None:
 
 def _columns(mapping: tuple[str, ...]) -> dict[str, str]:
     """--map tokens=out_tokens,seconds=ms/1000: our names to columns."""
-    from lanescope.attribution.lanes.probes import NAMES
+    from lanescope.attribution.lanes.rows import NAMES
 
     aliases = {alias: ours for ours, names in NAMES.items() for alias in (ours, *names)}
     out = {}
