@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from lanescope.attribution import engine
 from lanescope.attribution.attribute import Analysis
@@ -13,6 +14,8 @@ from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.tracks import depths
 from lanescope.schemas.documents.closeup import (
     Closeup,
+    CopyHistogram,
+    MissHeat,
     OddName,
     OddStep,
     PartChange,
@@ -28,6 +31,9 @@ MOST_POINTS = 1200
 MOST_SERIES = 16
 MOST_ENTRIES = 5000
 MOST_CALLS = 1500
+MOST_BINS = 120
+MOST_LAYERS = 200
+MOST_HEATS = 4
 MOST_ODD = 12
 MOST_ODD_NAMES = 10
 
@@ -36,8 +42,11 @@ ODD_RULE = "wall above the median by more than 3 robust standard deviations and 
 _MODULES = ("step_classes", "picks", "odd_steps", "odd_names")
 
 
-def closeup(analysis: Analysis) -> Closeup:
-    """Everything that a page shows beside the document; all of it bounded."""
+def closeup(analysis: Analysis, layer_steps: pd.DataFrame | None = None) -> Closeup:
+    """Everything that a page shows beside the document; all of it bounded.
+
+    layer_steps: `Attribution.layer_steps`, where the trace has row copies.
+    """
     con = analysis.con
     for module in _MODULES:
         engine.run(con, f"closeup/{module}")
@@ -47,7 +56,9 @@ def closeup(analysis: Analysis) -> Closeup:
     odd = analysis.rows("SELECT * FROM odd_steps")
     closeups = [_step_closeup(analysis, row) for row in analysis.rows("SELECT * FROM picks")]
     return Closeup(
-        series=_series(analysis),
+        series=_series(analysis, layer_steps),
+        histogram=_histogram(layer_steps) if layer_steps is not None else None,
+        heat=_heat(layer_steps) if layer_steps is not None else [],
         closeups=closeups,
         odd=[_odd(analysis, row, closeups[0].step) for row in odd[:MOST_ODD]],
         odd_rule=ODD_RULE,
@@ -55,7 +66,8 @@ def closeup(analysis: Analysis) -> Closeup:
     )
 
 
-def _series(analysis: Analysis) -> list[StepSeries]:
+def _series(analysis: Analysis, layer_steps: pd.DataFrame | None) -> list[StepSeries]:
+    missed = _missed_by_step(layer_steps) if layer_steps is not None else {}
     grouped: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
     for row in analysis.rows("SELECT * FROM series"):
         grouped[row["pid"], row["device"]].append(row)
@@ -70,9 +82,69 @@ def _series(analysis: Analysis) -> list[StepSeries]:
             wall_ns=[r["wall_ns"] for r in rows],
             busy_ns=[r["busy_ns"] for r in rows],
             longest_ns=[r["longest_ns"] for r in rows],
+            misses=_binned(missed.get((pid, device)), rows),
         )
         for (pid, device), rows in list(grouped.items())[:MOST_SERIES]
     ]
+
+
+def _missed_by_step(layer_steps: pd.DataFrame) -> dict[tuple[int, int], pd.Series]:
+    """Mean missed rows of a layer-step by step, for each (process, device)."""
+    mean = layer_steps.groupby(["process", "device", "step"]).misses.mean()
+    return {
+        (int(process), int(device)): part.droplevel([0, 1])
+        for (process, device), part in mean.groupby(level=[0, 1])
+    }
+
+
+def _binned(missed: pd.Series | None, rows: list[dict[str, Any]]) -> list[float] | None:
+    if missed is None:
+        return None
+    out = []
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        inside = missed.index >= row["step"]
+        if after is not None:
+            inside &= missed.index < after["step"]
+        part = missed[inside]
+        out.append(round(float(part.mean()), 4) if len(part) else 0.0)
+    return out
+
+
+def _histogram(layer_steps: pd.DataFrame) -> CopyHistogram | None:
+    """Of the tensor whose copies take longest: its levels lie furthest apart."""
+    measured = layer_steps[layer_steps.measured]
+    columns = [c for c in layer_steps.columns if c.startswith("copy_ns_")]
+    if not columns or measured.empty:
+        return None
+    column = max(columns, key=lambda c: (float(measured[c].sum()), c))
+    longest = int(measured[column].max())
+    width = max(1, longest // (2 * MOST_BINS) + 1)
+    count = np.bincount(measured[column].to_numpy(dtype=np.int64) // width)
+    return CopyHistogram(
+        tensor=column.removeprefix("copy_ns_"), width_us=width / 1e3, count=count.tolist()
+    )
+
+
+def _heat(layer_steps: pd.DataFrame) -> list[MissHeat]:
+    out = []
+    for (process, device), part in layer_steps.groupby(["process", "device"]):
+        steps = np.unique(part.step.to_numpy())
+        per_bin = -(-len(steps) // MOST_BINS)
+        place = np.searchsorted(steps, part.step.to_numpy()) // per_bin
+        mean = part.groupby(["layer", place]).misses.mean().unstack()
+        mean = mean.iloc[:MOST_LAYERS]
+        values = [[None if v != v else round(float(v), 3) for v in row] for row in mean.to_numpy()]
+        out.append(
+            MissHeat(
+                process=int(process),
+                device=int(device),
+                layers=[int(v) for v in mean.index],
+                steps_per_bin=per_bin,
+                step=[int(steps[int(c) * per_bin]) for c in mean.columns],
+                mean=values,
+            )
+        )
+    return out[:MOST_HEATS]
 
 
 def _row_values(analysis: Analysis, row: dict[str, Any]) -> dict[str, Any]:

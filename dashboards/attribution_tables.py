@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lanescope.dashboards import copies_tables
 from lanescope.dashboards.figures.look import bucket_colours
 from lanescope.dashboards.tables import Col, Table, Value
 from lanescope.schemas.documents.attribution import AttributionDocument
@@ -17,6 +18,7 @@ def tables(doc: AttributionDocument) -> list[Table]:
         api_calls(doc),
         kernels(doc),
         ranges(doc),
+        *copies_tables.tables(doc),
         coverage(doc),
         warnings(doc),
         abstained(doc),

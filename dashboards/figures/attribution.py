@@ -139,6 +139,31 @@ def steps_over_time(closeup: Closeup) -> go.Figure:
             hovertemplate=f"step %{{x}}{place}<br>busy %{{y:.3f}} ms<extra></extra>",
         )
         seen.add("busy")
+    missing = [s for s in closeup.series if s.misses is not None]
+    for series in missing[:1]:
+        figure.add_scatter(
+            x=series.step,
+            y=series.misses,
+            mode="lines",
+            line={"width": 1, "color": look.BUCKETS["row_copy"]},
+            name="misses per layer-step (right)",
+            yaxis="y2",
+            hovertemplate="step %{x}<br>%{y:.2f} misses per layer-step<extra></extra>",
+        )
+    if missing:
+        figure.update_layout(
+            margin_r=48,
+            yaxis2={
+                "overlaying": "y",
+                "side": "right",
+                # in the lower part of the picture, clear of the times
+                "range": [0, 2.5 * max(max(s.misses or [0]) for s in missing) or 1],
+                "nticks": 5,
+                "showgrid": False,
+                "zeroline": False,
+                "title": {"text": "misses", "font": {"size": 12}},
+            },
+        )
     if closeup.odd:
         figure.add_scatter(
             x=[o.step for o in closeup.odd],

@@ -9,6 +9,7 @@ from lanescope.dashboards import attribution_tables
 from lanescope.dashboards.attribution_text import launch_words
 from lanescope.dashboards.figures import attribution as figures
 from lanescope.dashboards.figures.look import bucket_colours
+from lanescope.dashboards.pages import copies_page
 from lanescope.dashboards.pages.rendering import plot, render
 from lanescope.dashboards.pages.summary_page import summary_page
 from lanescope.dashboards.tables import Col, Table
@@ -52,7 +53,7 @@ def write(result: Attribution, folder: Path) -> None:
     if result.document.summary is not None:
         (folder / REPORT).write_text(summary_page(result.document), encoding="utf-8")
         return
-    page = attribution_page(result.document, closeup(result.analysis))
+    page = attribution_page(result.document, closeup(result.analysis, result.layer_steps))
     (folder / REPORT).write_text(page, encoding="utf-8")
 
 
@@ -69,11 +70,12 @@ def attribution_page(doc: AttributionDocument, close: Closeup) -> str:
             figures.steps_over_time(close), "steps-over-time", "Wall and busy time of each step"
         )
     closeups = [_closeup(c) for c in close.closeups]
+    copies = copies_page.blocks(doc, close)
     present = {
         "step": "buckets" in tables,
         "steps": bool(close.series),
         "timeline": bool(closeups),
-        "copies": False,
+        "copies": bool(copies),
         "launches": "api_calls" in tables,
         "kernels": "kernels" in tables,
     }
@@ -97,8 +99,8 @@ def attribution_page(doc: AttributionDocument, close: Closeup) -> str:
         odd=[_odd(i, o) for i, o in enumerate(close.odd)],
         odd_note=_odd_note(close),
         closeups=closeups,
-        copies=[],
-        copies_note="",
+        copies=copies,
+        copies_note=copies_page.note(doc),
         launches_words=launch_words(doc) if doc.launches else "",
         provenance=_provenance(doc),
     )
@@ -148,6 +150,17 @@ def _tiles(doc: AttributionDocument) -> list[dict[str, str]]:
         warm = f", {steps.warmup:,} of warm-up" if steps.warmup else ""
         tiles.append(
             _tile("Steps measured", f"{steps.measured:,}", "", f"of {steps.count:,} found{warm}")
+        )
+    if doc.misses and doc.misses.hit_rate and doc.misses.hit_rate.estimate is not None:
+        rate = doc.misses.hit_rate
+        missed = doc.misses.per_layer_step.estimate
+        tiles.append(
+            _tile(
+                "Hit rate",
+                f"{rate.estimate:.1%}",
+                "",
+                f"{significant(missed, 3)} misses per layer-step" if missed is not None else "",
+            )
         )
     cov = doc.coverage
     placed = 1 - (cov.unattributed_ns or 0) / cov.kernel_sum_ns if cov.kernel_sum_ns else None

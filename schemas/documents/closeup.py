@@ -33,6 +33,9 @@ class StepSeries(_Part):
     wall_ns: list[int] = Field(description="mean of the bin, rounded down")
     busy_ns: list[int] = Field(description="mean of the bin, rounded down")
     longest_ns: list[int] = Field(description="the longest wall in the bin")
+    misses: list[float] | None = Field(
+        None, description="missed rows per layer-step, mean of the bin; null without row copies"
+    )
 
 
 class StepPart(_Part):
@@ -118,6 +121,25 @@ class StepCloseup(_Part):
     left_out: int = Field(0, description="shortest API calls and ranges that are not drawn")
 
 
+class CopyHistogram(_Part):
+    """Durations of one tensor's copies in the measured layer-steps, in bins of equal width."""
+
+    tensor: str
+    width_us: float
+    count: list[int] = Field(description="copies from i to i + 1 widths")
+
+
+class MissHeat(_Part):
+    """Missed rows by layer and time, one process on one device; a row a layer, a column a bin."""
+
+    process: int
+    device: int
+    layers: list[int]
+    steps_per_bin: int
+    step: list[int] = Field(description="index of the bin's first step")
+    mean: list[list[float | None]]
+
+
 class Closeup(_Part):
     """All that a page needs beside the document."""
 
@@ -125,4 +147,6 @@ class Closeup(_Part):
     closeups: list[StepCloseup]
     odd: list[OddStep]
     odd_rule: str
+    histogram: CopyHistogram | None = None
+    heat: list[MissHeat] = Field(default_factory=list)
     odd_count: int = Field(description="steps that the rule finds; `odd` holds the longest")

@@ -101,7 +101,7 @@ class Report:
 def make_report(trace: Path, folder: Path) -> Report:
     """Attribute a trace and write its page."""
     with lanescope.attribute(trace) as result:
-        close = closeup(result.analysis)
+        close = closeup(result.analysis, result.layer_steps)
         file = folder / "report.html"
         file.write_text(attribution_page.attribution_page(result.document, close), encoding="utf-8")
         return Report(file, result.document, close)

@@ -97,7 +97,7 @@ def test_depths_never_share_a_nanosecond(pairs: list[tuple[int, int]]) -> None:
         rows = depth == d
         assert (start[rows][1:] >= end[rows][:-1]).all()
     # as many rows as intervals meet at one moment, and no more
-    meeting = max((sum(a <= t < a + b for a, b in pairs) for t in range(81)), default=0)
+    meeting = max((sum(a <= t < a + max(b, 1) for a, b in pairs) for t in range(82)), default=0)
     assert depth.max(initial=-1) + 1 <= max(meeting, 1 if pairs else 0)
 
 
