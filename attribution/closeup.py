@@ -88,7 +88,7 @@ def _series(analysis: Analysis, layer_steps: pd.DataFrame | None) -> list[StepSe
     ]
 
 
-def _missed_by_step(layer_steps: pd.DataFrame) -> dict[tuple[int, int], pd.Series]:
+def _missed_by_step(layer_steps: Any) -> dict[tuple[int, int], Any]:
     """Mean missed rows of a layer-step by step, for each (process, device)."""
     mean = layer_steps.groupby(["process", "device", "step"]).misses.mean()
     return {
@@ -97,7 +97,7 @@ def _missed_by_step(layer_steps: pd.DataFrame) -> dict[tuple[int, int], pd.Serie
     }
 
 
-def _binned(missed: pd.Series | None, rows: list[dict[str, Any]]) -> list[float] | None:
+def _binned(missed: Any, rows: list[dict[str, Any]]) -> list[float] | None:
     if missed is None:
         return None
     out = []
@@ -110,7 +110,7 @@ def _binned(missed: pd.Series | None, rows: list[dict[str, Any]]) -> list[float]
     return out
 
 
-def _histogram(layer_steps: pd.DataFrame) -> CopyHistogram | None:
+def _histogram(layer_steps: Any) -> CopyHistogram | None:
     """Of the tensor whose copies take longest: its levels lie furthest apart."""
     measured = layer_steps[layer_steps.measured]
     columns = [c for c in layer_steps.columns if c.startswith("copy_ns_")]
@@ -125,7 +125,7 @@ def _histogram(layer_steps: pd.DataFrame) -> CopyHistogram | None:
     )
 
 
-def _heat(layer_steps: pd.DataFrame) -> list[MissHeat]:
+def _heat(layer_steps: Any) -> list[MissHeat]:
     out = []
     for (process, device), part in layer_steps.groupby(["process", "device"]):
         steps = np.unique(part.step.to_numpy())

@@ -27,7 +27,8 @@ from lanescope.schemas.errors import ExitCode, UsageError
     help="The axis of three lanes or more, and each lane's place on it.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Write the document (JSON).")
-@click.option("--force", is_flag=True, help="Overwrite --out.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write the page (one file).")
+@click.option("--force", is_flag=True, help="Overwrite --out and --html.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document instead of tables.")
 @click.option("--no-cache", is_flag=True, help="Stage the traces for this call alone.")
 @click.option("--plain", is_flag=True, help="No colour.")
@@ -38,6 +39,7 @@ def command(
     accepted: tuple[str, ...],
     axis: str | None,
     out: Path | None,
+    html: Path | None,
     force: bool,
     as_json: bool,
     no_cache: bool,
@@ -75,6 +77,10 @@ def command(
     text = document.model_dump_json(indent=1, by_alias=True) + "\n"
     if out is not None:
         write_text(out, text, force)
+    if html is not None:
+        from lanescope.dashboards.pages.comparison_page import comparison_page
+
+        write_text(html, comparison_page(document), force)
     if as_json:
         sys.stdout.write(text)
     else:

@@ -1,0 +1,38 @@
+"""Pages that are a title and a list of blocks: words, figures, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lanescope.dashboards.pages.rendering import Plot, render
+from lanescope.dashboards.tables import Table
+
+#: Rows of a table that a page holds.
+MOST_ROWS = 1000
+
+
+@dataclass
+class Block:
+    """One section. `id` is its anchor; one without stands in no navigation."""
+
+    id: str
+    title: str
+    words: str = ""
+    plots: list[Plot] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+
+def page(
+    title: str, lead: str, blocks: Sequence[Block], notices: Sequence[tuple[str, str]] = ()
+) -> str:
+    """The page as text. Sections with nothing in them are left out."""
+    shown = []
+    for block in blocks:
+        block.tables = [t.first(MOST_ROWS) for t in block.tables if t.rows]
+        if block.tables or block.plots or block.words:
+            shown.append(block)
+    with_plots = any(b.plots for b in shown)
+    return render(
+        "blocks.html", with_plots=with_plots, title=title, lead=lead, blocks=shown, notices=notices
+    )
