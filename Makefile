@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench lab clean help
+.PHONY: screenshots demo test check bench lab clean help
 help:
 	@echo "make demo   attribute the bundled H200 sample and print where its page lies"
 	@echo "make test   run the tests (extra arguments: make test T='tests/attribution -k steps')"
@@ -55,6 +55,10 @@ lab: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# the pictures in docs/reports.md, from the bundled samples; needs chromium
+screenshots: $(VENV)/.dev
+	$(BIN)/python docs/shoot.py
 
 clean:
 	rm -rf $(VENV) .typing build *.egg-info
