@@ -306,6 +306,10 @@ class ReplayWarning(WarningCode):
         "outside-measured-range",
         "measure a lane at such a miss count before relying on the line there",
     )
+    MODEL_TERMS = (
+        "model-terms-left-out",
+        "fit a model without further terms, or on windows that are alike in them",
+    )
     PLAN_OF_NOISE = (
         "plan-not-held-out",
         "the layers hardly differ, or the trace is short; the uniform map is as good",

@@ -29,6 +29,8 @@ class CostModel:
     measured: tuple[float, float] | None = None
     centre: float | None = None
     level_ms: float = 0.0
+    #: names of further terms of the fit; they are taken as 0
+    terms: tuple[str, ...] = ()
 
     def ms_per_step(self, misses: float) -> Interval:
         """Step time at so many misses per layer-step.
@@ -77,6 +79,9 @@ def reservations(model: CostModel, misses: list[float]) -> tuple[Finding, ...]:
     if model.slope_alone and model.ms_per_miss.low < model.ms_per_miss.high:
         text = "base_ms comes without an interval, so these intervals are the slope's alone"
         found.append(ReplayWarning.SLOPE_ONLY.finding(text))
+    if model.terms:
+        text = f"the model also depends on {', '.join(model.terms)}, taken as 0 here"
+        found.append(ReplayWarning.MODEL_TERMS.finding(text))
     outside = [m for m in misses if model.outside(m)]
     if not outside or model.measured is None:
         return tuple(found)
@@ -112,6 +117,7 @@ def read_cost_model(path: Path) -> CostModel:
     except ValueError as exc:
         raise UnusableInput(f"{path}: not JSON: {exc}", _REMEDY) from exc
     points = _points(body)
+    terms = body.get("terms") if isinstance(body, dict) else None
     for key in ("model", "fit"):
         if isinstance(body, dict) and isinstance(body.get(key), dict):
             body = body[key]
@@ -131,6 +137,7 @@ def read_cost_model(path: Path) -> CostModel:
         _range(body, points),
         centre,
         level,
+        tuple(terms) if isinstance(terms, dict) else (),
     )
 
 

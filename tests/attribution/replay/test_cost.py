@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from lanescope.attribution.replay.cost import CostModel, read_cost_model, tokens_per_s
+from lanescope.attribution.replay.cost import (
+    CostModel,
+    read_cost_model,
+    reservations,
+    tokens_per_s,
+)
+from lanescope.schemas.documents.model import Fit, ModelDocument, Point
 from lanescope.schemas.documents.replay import Interval
 
 SLOPE = {"estimate": 4.0, "low": 3.5, "high": 4.5}
@@ -54,6 +60,27 @@ def test_the_level_has_its_error_too(tmp_path: Path) -> None:
     found = model(tmp_path, {"fit": fit, "points": [{"misses": 3.0}] * 16})
     at_centre = found.ms_per_step(3.0)
     assert at_centre.high - at_centre.estimate == pytest.approx(2.1448 / 4, rel=1e-4)
+
+
+def test_the_document_of_lanescope_model_is_read(tmp_path: Path) -> None:
+    """As `lanescope model --json` prints it; further terms are told of."""
+    point = Point(name="a", lane="l", misses=2.0, step_ms=30.0, steps=10)
+    document = ModelDocument(
+        fit=Fit(base_ms=22.0, ms_per_miss=SLOPE, r2=0.9, rmse_ms=0.1, n=4),
+        weights="steps",
+        terms={"k2": 1.5},
+        points=[point, point.model_copy(update={"misses": 4.0})],
+        rules=[],
+        within=[],
+        verdict="",
+        predictions=[],
+    )
+    path = tmp_path / "model.json"
+    path.write_text(document.model_dump_json(by_alias=True))
+    found = read_cost_model(path)
+    assert found.ms_per_step(3.0).estimate == pytest.approx(34.0)
+    assert found.measured == (2.0, 4.0)
+    assert [w.code for w in reservations(found, [3.0])] == ["model-terms-left-out"]
 
 
 def test_beyond_the_range_is_outside(tmp_path: Path) -> None:
