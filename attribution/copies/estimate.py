@@ -163,8 +163,24 @@ def _open_top(named: levels.Named, found: mixture.Clusters, facts: Facts) -> lev
         moving = len(set(labels[labels > 0].tolist()))
         full = moving > 1 and top > 1.25 * float(naming.law.knee.min())
         hidden = top >= 1 and size**2 / (4 * below) > 10 and not full and top < highest
-        out.append(replace(naming, spread=((top, highest),)) if hidden else naming)
+        if hidden:
+            naming = replace(naming, spread=((top, highest),))
+        elif _hides_counts(naming, found, facts):
+            lowest = min(x for x in labels.tolist() if x > 0)
+            naming = replace(naming, spread=((lowest, highest),))
+        out.append(naming)
     return levels.Named(found, out)
+
+
+def _hides_counts(naming: levels.Naming, found: mixture.Clusters, facts: Facts) -> bool:
+    """Whether the levels below a full link are too few for how the counts should vary."""
+    labels = np.array(naming.labels)
+    named = labels >= 0
+    if naming.spread or not (labels > 0).any():
+        return False
+    full_from_the_start = naming.law.knee.max() < 0.8 * labels[labels > 0].min()
+    narrow = levels.too_narrow(labels[named], found.members[named], facts.routed_rows)
+    return narrow and not (full_from_the_start and len(set(labels[labels > 0].tolist())) > 1)
 
 
 def _grids(order: pd.DataFrame, steps: structure.LayerSteps) -> list[np.ndarray]:

@@ -48,6 +48,8 @@ SPREAD_COST = 8.0
 DOUBTFUL = 4.0
 #: rows do not miss quite independently, so their frequencies speak with this weight, up to a cap
 SHAPE_WEIGHT, ABSENCE_CAP = 0.3, 14.0
+#: less than this share of the binomial variance is too little
+NARROW = 0.46
 #: with this much against it a naming is not even fitted
 HOPELESS = 15.0
 #: namings less likely than this, relative to the best, are forgotten
@@ -434,6 +436,22 @@ def _unlikely(counts: list[int], members: Floats, bound: int | None) -> float:
     expected = np.maximum(total * chance[some], 1e-12)
     deviance = float((seen[some] * np.log(seen[some] / expected)).sum())
     return min(SHAPE_WEIGHT * max(deviance, 0.0), ABSENCE_CAP)
+
+
+def too_narrow(counts: Counted, members: Floats, bound: int | None) -> bool:
+    """Whether counts vary much less than rows that miss more or less independently would.
+
+    A level that stands for several counts, taken for one, makes them look so. The variance over the
+    binomial's is held against what dependent rows may well have.
+    """
+    m, total = np.array(counts, dtype=float), float(members.sum())
+    mean = float(m @ members) / total
+    variance = float((m - mean) ** 2 @ members) / total
+    rows = bound or max(counts) + 3
+    expected = mean * (1 - mean / rows)
+    if expected <= 0.02 or total < 50:
+        return False
+    return variance < NARROW * expected
 
 
 def _expand(
