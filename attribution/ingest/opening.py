@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lanescope.attribution.ingest import cache, source
+from lanescope.attribution.ingest import cache, source, stats_csv
 from lanescope.attribution.ingest.reader import Reader
 from lanescope.attribution.ingest.readers import ParquetReader, SqliteReader
 from lanescope.attribution.ingest.source import Kind, Source
 from lanescope.attribution.ingest.stage import StageInfo, stage
+from lanescope.attribution.ingest.stats_csv_trace import StatsCsvReader
 from lanescope.schemas.errors import UnusableInput
 
 log = logging.getLogger("lanescope")
@@ -63,7 +64,7 @@ def open_trace(
         from lanescope.attribution.ingest.report import export_report
 
         return export_report(src, use_cache, say)
-    if src.kind is Kind.STATS_CSV:
+    if src.kind is Kind.STATS_CSV and stats_csv.TIMELINE not in stats_csv.kinds(src.path):
         raise UnusableInput(
             f"{src.path}: a kernel summary, not a trace", "lanescope attribute reads it as such"
         )
@@ -129,6 +130,8 @@ def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], Non
 def _reader(src: Source, unpacked: Path, say: Callable[[str], None]) -> Reader:
     if src.kind is Kind.PARQUET_FOLDER:
         return ParquetReader(src.path, src.path)
+    if src.kind is Kind.STATS_CSV:
+        return StatsCsvReader(src.path)
     if not src.packing:
         return SqliteReader(src.path, src.path)
     say(f"unpacking {src.packing}")

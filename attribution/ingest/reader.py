@@ -15,6 +15,8 @@ class Reader:
 
     shown: Path
     bad_cells: dict[tuple[str, str], int]
+    #: whether processes share correlation ids and nothing tells them apart: launches are unknown
+    shared_ids: bool = False
 
     def meta(self) -> dict[str, str]:
         """Name and value of the export's metadata; empty when it has none."""

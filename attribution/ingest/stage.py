@@ -86,6 +86,7 @@ class StageInfo:
     devices_known: bool = False
     enums: dict[str, dict[str, str]] = field(default_factory=dict)
     launches_rebuilt: bool = False
+    processes_mixed: bool = False
 
     def dump(self) -> str:
         """As JSON, for the stamp."""
@@ -209,6 +210,7 @@ def _stage_api(
     if table is None or table.num_rows == 0:
         table = rebuilt_launches(reader)
         info.launches_rebuilt = True
+        info.processes_mixed = reader.shared_ids
     strings = reader.table(table_specs()["strings"])
     table = table.sort_by("start_ns")
     process = processes.number(table.column("global_tid"))

@@ -68,6 +68,7 @@ _FIRST = ("time", "start", "name", "total", "instances", "category", "duration")
 _FIRST_BYTES = tuple(w.encode() for w in _FIRST)
 #: Between tables `nsys stats` prints lines like these.
 _BETWEEN = ("Processing [", "Generating ", "SKIPPED:", "NOTICE:", "WARNING:", "ERROR:", "** ", "#")
+_BETWEEN_BYTES = tuple(w.strip().lower().encode() for w in _BETWEEN)
 
 
 @dataclass
@@ -79,6 +80,7 @@ class Table:
     headings: list[str]
     names: list[str]
     units: dict[str, str]
+    delimiter: str = ","
     rows: list[list[str]] = field(default_factory=list)
     broken: int = 0  # rows with another number of cells than headings
 
@@ -110,6 +112,36 @@ def kinds(path: Path) -> list[str]:
                 if found is not None:
                     out.append(_table(found[1], "", path).kind)
     return out
+
+
+def timeline(path: Path) -> tuple[Table, bytes]:
+    """The heading of the first timeline in a file, and the bytes of its rows, in UTF-8.
+
+    Raises `UnusableInput` where there is none.
+    """
+    data = path.read_bytes()
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        data = _decoded(data).encode()
+    found: Table | None = None
+    begin = end = at = 0
+    for line in io.BytesIO(data):
+        at += len(line)
+        first = line[:16].lstrip(b'\xef\xbb\xbf "').lower()
+        if first.startswith(_FIRST_BYTES):
+            heading = _heading(line.decode("utf-8-sig", "replace").rstrip("\r\n"))
+            if heading is not None and found is not None:
+                break
+            if heading is not None:
+                table = _table(heading[1], "", path)
+                if table.kind == TIMELINE:
+                    table.delimiter = heading[0]
+                    found, begin = table, at
+        elif found is not None and (not first.strip() or first.startswith(_BETWEEN_BYTES)):
+            break
+        end = at
+    if found is None:
+        raise UnusableInput(f"{path}: no timeline in it", _REMEDY)
+    return found, data[begin:end] if end > begin else b""
 
 
 def read(path: Path) -> list[Table]:

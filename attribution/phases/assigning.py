@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.opening import Staged
+from lanescope.attribution.ingest.pauses import pause_before
+from lanescope.attribution.ingest.source import Kind
 from lanescope.attribution.phases import by_nvtx, by_recurrence
 from lanescope.attribution.phases.segments import VERIFY, Assignment, Segment
 from lanescope.attribution.phases.units import Work
@@ -41,6 +43,8 @@ def phase(staged: Staged, host: HostSide, profile: Profile) -> Phased:
         host.ranges, profile, launches.thread, launches.start_ns, launches.end_ns
     )
     out = Phased(assignment, _node_layers(staged, host, profile))
+    if staged.info.processes_mixed:
+        out.reasons.append("processes share correlation ids, and a CSV does not name them")
     for p in range(processes):
         _infer_missing(p, host, assignment, spoken, out, staged)
     out.has_requests = by_nvtx.requests(assignment, host.ranges, profile)
@@ -114,20 +118,16 @@ def _infer_missing(
         )
 
 
-#: Without the host's calls, a pause of the device this long stands for a wait of the host ...
-_PAUSE_NS = 15_000
-#: ... where it is also this much longer than the usual pause between launches.
-_PAUSE_FACTOR = 8
+#: A CSV counts time from the start of the session: CUDA takes longer than this to start up.
+_STARTUP_NS = 100_000_000
 
 
 def _device_gaps(host: HostSide, rows: Ints) -> Ints:
     """Start times of launches that found the device idle for long: where the host had waited."""
     start, end = host.work["gpu_start_ns"][rows], host.work["gpu_end_ns"][rows]
-    pause = start[1:] - np.maximum.accumulate(end)[:-1]
-    if len(pause) == 0:
-        return start[:0]
-    limit = max(_PAUSE_NS, _PAUSE_FACTOR * int(np.median(np.maximum(pause, 0))))
-    out: Ints = start[1:][pause > limit] - 1  # the wait ended just before
+    out: Ints = (
+        start[pause_before(start, end, host.work["kernels"][rows] == 1)] - 1
+    )  # the wait ended just before
     return out
 
 
@@ -137,6 +137,8 @@ def _captured(staged: Staged, process: int, first_work_ns: int) -> Ints:
     Nodes made before the first device work were made before the trace; without any nodes,
     start-up cannot be ruled out unless graphs are replayed.
     """
+    if staged.source.kind is Kind.STATS_CSV:
+        return np.zeros(1 if first_work_ns > _STARTUP_NS else 0, dtype=np.int64)
     nodes = pq.read_table(staged.folder / "graph_nodes.parquet", columns=["start_ns", "process"])
     mine = nodes.filter(pc.equal(nodes.column("process"), process)).column("start_ns")
     if len(mine):
