@@ -46,24 +46,33 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 class LazyGroup(click.RichGroup):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are called; its help imports none."""
+
+    _listing = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs, in the order of `VERBS`."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command object of a verb; its module has one of the verb's name."""
+        """The command object of a verb; while help is written, its name and line alone."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"lanescope.profiler.cli.{VERBS[cmd_name][0]}")
+        module_name, text = VERBS[cmd_name]
+        if self._listing:
+            return click.Command(cmd_name, help=text)
+        module = importlib.import_module(f"lanescope.profiler.cli.{module_name}")
         command: click.Command = module.command
+        command.name = cmd_name
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs from the table above, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help of the whole command."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
