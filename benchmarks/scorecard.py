@@ -38,8 +38,10 @@ def rows() -> list[tuple[str, ScoreRow | None, str]]:
 
 def table() -> str:
     """The table in Markdown."""
-    heads = "trace, layer-steps, exact, in the 95 % interval, mean width, true mean, estimate, error"
-    names = heads.split(", ")
+    heads = (
+        "trace, layer-steps, exact, in the 95 % interval, mean width, true mean, estimate, error"
+    )
+    names = [h.strip() for h in heads.split(",")]
     lines = ["| " + " | ".join(names) + " |", "| --- |" + " ---: |" * (len(names) - 1)]
     for name, row, withheld in rows():
         if row is None:
