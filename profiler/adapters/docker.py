@@ -336,6 +336,10 @@ class Containers:
         """The engine's log of the container, with timestamps, before the container goes."""
         if self._candidate() is not None:
             target.write_bytes(self.engine.logs(self.name))
+        self.keep_unfinished()
+
+    def keep_unfinished(self) -> None:
+        """The scratch folder is a mount of the private one."""
         for raw in (self.private / "tmp").rglob("*.qdstrm"):
             raw.rename(self.private / "report" / raw.name)
 

@@ -45,6 +45,9 @@ class Launcher(Protocol):
     def stop_candidate(self) -> dict[str, Any]:
         """End the candidate and everything it started; says what was left behind."""
 
+    def keep_unfinished(self) -> None:
+        """Move what nsys left in its scratch folder (a `.qdstrm`) beside the report."""
+
     def save_log(self, target: Path) -> None:
         """The candidate's log with a timestamp a line, unredacted."""
 

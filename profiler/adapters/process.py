@@ -201,9 +201,13 @@ class Processes:
         return {"processes": len(members), "ended_in_time": by_itself, "exit_code": code}
 
     def save_log(self, target: Path) -> None:
-        """The pump wrote it into the private folder already. Unfinished reports are kept beside."""
+        """The pump wrote it into the private folder already."""
         if not target.exists():
             target.write_bytes(b"")
+        self.keep_unfinished()
+
+    def keep_unfinished(self) -> None:
+        """The scratch folder has a short path, since nsys keeps sockets there."""
         for raw in self.scratch.rglob("*.qdstrm"):
             shutil.move(raw, self.private / "report" / raw.name)
 

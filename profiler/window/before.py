@@ -11,7 +11,7 @@ from typing import Any
 from lanescope.profiler.adapters import nsight, nvml
 from lanescope.profiler.adapters.completion import serving
 from lanescope.profiler.adapters.metrics import scrape
-from lanescope.profiler.window import guard, release, restore_script
+from lanescope.profiler.window import guard, lanefile, release, restore_script
 from lanescope.profiler.window.plan import Plan
 from lanescope.profiler.window.run import Run
 from lanescope.schemas.errors import UnusableInput
@@ -108,6 +108,8 @@ def _idle(plan: Plan, samples: list[Any]) -> str:
 
 def snapshot(run: Run) -> dict[str, Any]:
     """The candidate's executed source, the incumbent's record, GPU, driver, clocks."""
+    run.folder.write_document("lane.toml", lanefile.text(run.plan.candidate))
+    run.folder.write_document("incumbent.toml", lanefile.text(run.plan.incumbent))
     found = run.launcher.snapshot()
     found["gpu"] = nvml.snapshot()
     run.folder.write_json("snapshot.json", found)

@@ -74,6 +74,10 @@ class Folder:
         """A text file in the folder, redacted."""
         return self._put(name, self.redact.text(text))
 
+    def write_document(self, name: str, text: str) -> Path:
+        """A file that names secrets without holding any: known values alone are replaced."""
+        return self._put(name, self.redact.known(text))
+
     def write_json(self, name: str, data: Any) -> Path:
         """A JSON file in the folder, redacted value by value."""
         return self._put(name, self._json(data, 1) + "\n")
@@ -131,9 +135,8 @@ def _write(target: Path, content: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(target)
-    except OSError:
+    finally:  # a signal too leaves nothing half-written
         partial.unlink(missing_ok=True)
-        raise
 
 
 def verify(path: Path) -> list[str]:

@@ -59,16 +59,19 @@ def keep_log(run: Run) -> None:
 def attribute(run: Run) -> dict[str, Any]:
     """Slowdown, the attribution of the export, gates. No kernels is a result, not a failure."""
     facts: dict[str, Any] = {"slowdown": _slowdown(run)}
-    facts["gates"] = attribution.gates(run.plan.gates, run.folder.path, run.plan.baseline)
     if run.results.get("kernels") == 0:
         facts["attribution"] = "no device activity: the report holds no kernels"
-        return facts
+        return facts | {"gates": _gates(run)}
     target = run.folder.path / "attribution"
     facts["attribution"] = attribution.attribute(
         run.folder.path / TRACE, target, run.plan.window.profile
     )
     run.results["attribution"] = facts["attribution"]
-    return facts
+    return facts | {"gates": _gates(run)}
+
+
+def _gates(run: Run) -> list[dict[str, Any]]:
+    return attribution.gates(run.plan.gates, run.folder.path, run.plan.baseline)
 
 
 def _slowdown(run: Run) -> dict[str, Any]:

@@ -45,10 +45,11 @@ def test_probe_by_address(unstarted: Bench, serve: Serve) -> None:
     assert found["sent"] == {"requests": 8, "prompt_tokens": found["sent"]["prompt_tokens"],
                              "generation_tokens": 80}  # fmt: skip
     assert found["contamination"]["verdict"] == "clean"
-    # two tokens a chunk: the gap per token is half the gap per chunk, up to the medians' spread
-    for level in found["by_concurrency"]:
-        assert level["gap_per_token_ms"] == pytest.approx(level["chunk_gap_ms"] / 2, rel=0.5)
-    assert len(rows.read_text().splitlines()) == 8
+    # two tokens a chunk; a rate is the inverse of the gap per token
+    written = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [(r["completion_tokens"], r["chunks"]) for r in written] == [(10, 5)] * 8
+    for row in written:
+        assert row["decode_tokens_per_s"] * row["gap_per_token_ns"] == pytest.approx(1e9)
     again = unstarted.call(*words, "--rows", str(rows))
     assert again.returncode == 2
     assert "exists" in again.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -15,6 +16,8 @@ from lanescope.profiler.adapters.failsafe import Armed
 from lanescope.profiler.adapters.watchdog import Watchdog
 from lanescope.profiler.window import guard, restore_script
 from lanescope.profiler.window.states import ALL
+from lanescope.schemas.documents import toml
+from lanescope.schemas.documents.lane import Lane
 from lanescope.schemas.documents.window import Failsafe
 from tests.profiler.parts import ProcessBench, broken_nsys
 
@@ -37,7 +40,13 @@ def test_whole_window(bench: ProcessBench) -> None:
 
 def test_ranges_arrive_and_probes_count(bench: ProcessBench) -> None:
     bench.change(probe={"repetitions": 2, "concurrency": [1, 2]})
+    bench.candidate["engine"] = {"k": 1, "layers": 75, "row_bytes": {"w13": 12582912}}
+    bench.candidate["environment"] = {"PATH": "/usr/bin:/bin", "FLAVOUR": "vanilla-with-cream"}
     assert bench.capture().returncode == 0
+    kept = toml.read(bench.output / "lane.toml", Lane)
+    assert kept.engine.row_bytes == {"w13": 12582912}
+    assert kept.command == bench.candidate["command"]
+    assert "vanilla-with-cream" not in (bench.output / "lane.toml").read_text()
     profiled = json.loads((bench.output / "probe-profiled.json").read_text())
     # 4 prompts x 2 repetitions x 2 levels, 12 tokens each, by the server's own counters
     assert profiled["sent"]["requests"] == 16
@@ -90,13 +99,21 @@ def test_attribution_of_a_trace_with_kernels(bench: ProcessBench) -> None:
     body = f'target="$5"; "{sys.executable}" -c "import lzma,sys; open(sys.argv[2],\'wb\').write('
     body += f'lzma.open(sys.argv[1]).read())" {sample} "$target"; exit 0'
     broken_nsys(bench, "export", body)
-    done = bench.capture()
+    (bench.folder / "rules.toml").write_text(
+        'name = "r"\n[[bar]]\nmetric = "wall_ms"\nof = "candidate"\nstatistic = "point"\n'
+        'direction = "above"\nthreshold = 0.0\n'
+    )
+    os.utime(bench.folder / "rules.toml", (1, 1))  # older than the data
+    bench.change(gates=["rules.toml"])
+    done = bench.capture(timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().splitlines()[-1].startswith("done:")
     found = bench.receipt("attribution")["facts"]["attribution"]
     document = json.loads((bench.output / "attribution" / "attribution.json").read_text())
     assert document["coverage"]["kernels"] == truth["kernels"]
     assert found["steps"] == document["steps"]["measured"]
+    (gate,) = bench.receipt("attribution")["facts"]["gates"]
+    assert (gate.get("verdict"), gate["exit_code"]) == ("pass", 0), gate
     listed = json.loads(bench.call("windows", "list", "--json").stdout)
     assert [w["outcome"] for w in listed] == ["done"]
     shown = json.loads(bench.call("windows", "show", listed[0]["run"], "--json").stdout)

@@ -12,7 +12,6 @@ missing=()
 command -v dockerd >/dev/null || missing+=(docker.io)
 command -v docker-registry >/dev/null || missing+=(docker-registry)
 [ -x /lib/systemd/systemd ] || missing+=(systemd dbus)
-command -v faketime >/dev/null || missing+=(faketime)
 command -v nsenter >/dev/null || missing+=(util-linux)
 if [ "${#missing[@]}" -gt 0 ]; then
   echo "tests/setup: installing ${missing[*]}"
