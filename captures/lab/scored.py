@@ -23,6 +23,8 @@ from lanescope.schemas.errors import UnusableInput
 Times = NDArray[np.int64]
 #: a wrong offset must leave residuals this many times larger than the right one's
 DISTINCT = 2.0
+#: how much the beginnings may scatter, as a share of the time from step to step
+SPREAD = 0.05
 #: how far a step's beginning may lie from the engine's own, ns, once the offset is taken off
 NEAR = 5_000_000
 
@@ -97,6 +99,11 @@ def align(found: Times, engine: Times) -> NDArray[np.int64]:
     if not best:
         raise UnusableInput(
             f"{len(found)} steps in the trace do not fit the engine's {len(engine)}",
+            "the record of the engine that was captured",
+        )
+    if best[0][0] > SPREAD * float(np.median(np.diff(found))):
+        raise UnusableInput(
+            "the trace's steps do not begin when the engine's do",
             "the record of the engine that was captured",
         )
     if len(best) > 1 and best[1][0] <= DISTINCT * best[0][0]:

@@ -8,6 +8,7 @@ incumbent serves. What happened goes to `FOLDER/windows.json`.
 from __future__ import annotations
 
 import argparse
+import importlib.resources
 import json
 import os
 import signal
@@ -21,7 +22,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-#: the words after the field report's prompts: short, middling, long enough for two chunks
+from lanescope.captures import profiles
+from lanescope.captures.lab.config import configure
+
+#: prompts: short, middling, long enough for two chunks
 PROMPTS = (
     "Name three kinds of pasta.",
     "Explain why the sky is blue, in simple words that a child could follow.",
@@ -74,17 +78,22 @@ class Fault:
 
 
 def _tracers() -> list[int]:
-    """The nsys processes of windows: they carry the runner's mark in their environment."""
-    found: list[int] = []
+    """The nsys processes of windows."""
+    return [pid for pid, name in _marked() if name.startswith("nsys")]
+
+
+def _marked() -> list[tuple[int, str]]:
+    """Processes of windows' candidates, with their names: they carry the runner's mark."""
+    found: list[tuple[int, str]] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 name = (entry / "comm").read_text()
-                marked = b"LANESCOPE_" in (entry / "environ").read_bytes()
+                marked = b"LANESCOPE_LANE_RUN=" in (entry / "environ").read_bytes()
             except OSError:  # it has ended, or is somebody else's
                 continue
-            if name.startswith("nsys") and marked:
-                found.append(int(entry.name))
+            if marked:
+                found.append((int(entry.name), name.strip()))
     return found
 
 
@@ -145,6 +154,14 @@ class Bench:
         path.write_text(_toml(data))
         return path
 
+    def profile(self) -> None:
+        """The slot-cache profile, with the bytes of this lane's rows."""
+        sizes = configure(self.options["--preset"])
+        known = (importlib.resources.files(profiles) / "slot-cache.toml").read_text()
+        pairs = ", ".join(f"{t} = {n}" for t, n in sizes.row_bytes.items())
+        text = f"{known.rstrip()}\nrow_bytes = {{ {pairs} }}\n"
+        (self.folder / "lab.profile.toml").write_text(text)
+
     def window(self, variant: str, tokens: int, concurrency: Sequence[int], name: str = "") -> Path:
         """Write a window file, and the candidate's lane."""
         changes = VARIANTS[variant]
@@ -164,6 +181,7 @@ class Bench:
             "durations": {"settle_s": 1.0, "stable_s": 0.5, "stop_s": 60},
             "failsafe": {"deadline_s": 300, "proof_s": 1, "lease_s": 12},
             "checks": {"free_gib": 0.5},
+            "profile": str(self.folder / "lab.profile.toml"),
         }
         if len(changes) == 1:
             data["axis"] = f"command.{next(iter(changes))}"
@@ -173,6 +191,7 @@ class Bench:
     def start_incumbent(self) -> float:
         """Start it free of this process; seconds until it serves."""
         self.lane("incumbent", {})
+        self.profile()
         began = time.monotonic()
         log = (self.folder / "incumbent.log").open("ab")
         process = subprocess.Popen(
@@ -223,7 +242,8 @@ class Bench:
             os.kill(pid, signal.SIGKILL)
         at = time.monotonic()
         said = runner.communicate()[0]
-        while not self.serving() and time.monotonic() - at < 120:
+        # the candidate answers on the same port: only once it has gone is it the incumbent
+        while (_marked() or not self.serving()) and time.monotonic() - at < 120:
             time.sleep(0.2)
         back = time.monotonic() - at
         resumed = self.call("capture", "resume")
