@@ -22,6 +22,9 @@ from lanescope.profiler.adapters import procs
 from lanescope.profiler.adapters.engine_api import Engine, EngineError
 from tests.profiler.parts import free_port
 
+#: a test run that is ended from outside takes its services with it
+WITH_US = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+
 
 def why_not() -> str:
     """Why no engine can be started here; empty where it can."""
@@ -56,7 +59,7 @@ class DockerEngine:
 
     def start_daemon(self) -> None:
         """Start the engine alone."""
-        words = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none"]
+        words = [*WITH_US, "dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none"]
         words += ["--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec"]
         words += ["--pidfile", f"{self.folder}/dockerd.pid", "-H", self.host]
         words += ["--insecure-registry", f"127.0.0.1:{self.registry_port}"]
@@ -75,7 +78,7 @@ class DockerEngine:
         )
         with (self.folder / "registry.log").open("ab") as log:
             self._registry = subprocess.Popen(
-                ["docker-registry", "serve", str(settings)],
+                [*WITH_US, "docker-registry", "serve", str(settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
