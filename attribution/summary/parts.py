@@ -69,7 +69,8 @@ def _part(row: Row, known: set[int], shared: dict[int, str], limit: float, passe
     if n in shared:
         return Part(row, PREFILL, shared[n])
     if passes.beside and n % passes.beside == 0:
-        return Part(row, BOTH, f"{passes.beside} x {n // passes.beside}", n // passes.beside)
+        k = n // passes.beside
+        return Part(row, BOTH, f"{passes.beside} x {k}", k, p * k if p else None)
     if n < d:
         return Part(row, OTHER, str(n))
     return _of_both(row, known, passes)
@@ -133,7 +134,8 @@ def _of_both(row: Row, known: set[int], passes: Passes) -> Part:
         for base in (d, passes.together):
             if q and n > j * q and (n - j * q) % base == 0:
                 k = (n - j * q) // base
-                of_prefill = (p or 0) * (k + j) if base != d else None
+                # of the passes beside, a prefill pass has at most one
+                of_prefill = p * (j + (k if base != d else 0)) if p else None
                 return Part(row, BOTH, f"{base} x {k} + {q} x {j}", prefill_instances=of_prefill)
     if p and 0 < n % passes.together <= 2:
         k = n // passes.together

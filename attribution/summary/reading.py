@@ -9,7 +9,7 @@ from lanescope.attribution.rules.profile import UNMATCHED, BucketRule, Profile
 from lanescope.attribution.summary import parts as by_counts
 from lanescope.attribution.summary.parts import Part
 from lanescope.attribution.summary.passes import Passes, Unclear, infer
-from lanescope.attribution.summary.rows import Row, Summary
+from lanescope.attribution.summary.rows import Row, Summary, counts_by_name
 
 DECODE, PREFILL, OUTSIDE = "decode", "prefill", "outside"
 
@@ -84,6 +84,8 @@ def _passes(rows: list[Row], known: Given) -> tuple[Passes | None, str]:
     """By the counts; what is given helps only where they do not speak for themselves."""
     counts = [r.instances for r in rows]
     found = infer(counts, known.requests, known.layers)
+    if isinstance(found, Unclear):  # a report by grid splits counts that belong together
+        found = infer(counts_by_name(rows), known.requests, known.layers)
     if isinstance(found, Unclear) and (known.requests or known.layers):
         found = infer(counts)
     if isinstance(found, Unclear) and known.steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,8 @@ from lanescope.attribution.ingest.stats_csv import Table
 from lanescope.attribution.rules.names import base_name
 from lanescope.schemas.errors import NoDeviceActivity, UnusableInput
 
+#: Between the name and the grid of a row of a report by grid.
+_GRID = " grid "
 _MEMORY = ("[cuda mem", "[cuda unified")
 
 
@@ -30,6 +33,14 @@ class Row:
     def mean_ns(self) -> float:
         """Mean duration [ns]."""
         return self.total_ns / self.instances
+
+
+def counts_by_name(rows: list[Row]) -> list[int]:
+    """Instances by name, whatever the grid: what the report without grids would say."""
+    out: Counter[str] = Counter()
+    for row in rows:
+        out[row.name.partition(_GRID)[0]] += row.instances
+    return list(out.values())
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,7 @@ def _kernels(table: Table) -> Summary:
             out.broken_rows += 1
             continue
         if grid is not None:
-            name = f"{name} grid {' '.join(cells[grid].split())}"
+            name = f"{name}{_GRID}{' '.join(cells[grid].split())}"
         out.rows.append(_row(table, cells, name, int(count), round(total)))
         out.rounded |= total != int(total)
         if not _agrees(table, cells, int(count), total):
@@ -123,7 +134,7 @@ def _row(table: Table, cells: list[str], name: str, count: int, total: int) -> R
     med, low, high = (_ns(table, cells, c) for c in ("med", "min", "max"))
     return Row(
         name=name,
-        function=base_name(name.partition(" grid ")[0]),
+        function=base_name(name.partition(_GRID)[0]),
         instances=count,
         total_ns=total,
         med_ns=float(med) if med is not None else None,

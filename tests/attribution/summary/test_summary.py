@@ -141,6 +141,23 @@ def test_a_real_summary_of_a_trace_with_truth() -> None:
     assert within >= reference["phases"]["prefill"]["by_kernel"]["moe_gemm_kernel"][1]
 
 
+def test_a_real_summary_by_grid_tells_the_phases_of_one_kernel_apart() -> None:
+    reference = json.loads(trace_path("k1").with_name("k1.reference.json").read_text())
+    doc = run(DATA / "k1_kern_gb_sum.csv")
+    assert doc.summary is not None
+    assert (doc.summary.decode_passes, doc.summary.prefill_passes) == (150, 5)
+    assert doc.coverage.kernels == reference["kernels"]
+    gemm = {r.instances: r for r in doc.summary.table if r.name.startswith("moe_gemm_kernel")}
+    # the bypass's grid: two launches a layer in each of five prompts, one of them in warm-up
+    assert gemm[5 * 24 * 2].counted_as == "prefill"
+    assert (
+        gemm[5 * 24 * 2].sum_ns
+        >= (reference["phases"]["prefill"]["by_kernel"]["moe_gemm_kernel"][1])
+    )
+    assert gemm[150 * 24 * 2].counted_as == "decode"
+    assert "buckets" not in {a.what for a in doc.abstained}
+
+
 def test_api_calls_beside_the_summary() -> None:
     with lanescope.attribute(DATA / "k1_kern_sum.csv", api=DATA / "k1_api_sum.csv") as a:
         doc = a.document
