@@ -23,7 +23,9 @@ def lanes(doc: ComparisonDocument) -> Table:
         Col("nsys_version", "tracer"),
         Col("trace_sha256", "sha256"),
     )
-    rows = [[getattr(lane, c.key) for c in cols] for lane in doc.lanes]
+    rows = [
+        [getattr(lane, c.key) for c in cols[:-1]] + [lane.trace_sha256[:12]] for lane in doc.lanes
+    ]
     return Table("lanes", "Lanes", cols, rows)
 
 
