@@ -155,13 +155,17 @@ def compare(
         spread = _resampled_means(b, block, resamples, rng) - _resampled_means(
             a, block, resamples, rng
         )
-    error = np.sqrt(squared) * stats.t.ppf(0.975, freedom) / Z975
+    raw = np.sqrt(squared)
+    error = raw * stats.t.ppf(0.975, freedom) / Z975
     delta = b.values.mean(axis=0) - a.values.mean(axis=0)
     shape = np.abs(_standardised(spread))
     middles = (np.full_like(delta, np.nan),) * 2
     if medians:  # the dearest part: a sort of every resample
         middles = _medians(a, b, block, resamples, rng, paired)
-    return _differences(a, b, delta, error, shape, middles)
+    # A difference as far out as Student's t says, in the normal's units: further out, for the
+    # largest of many, t's tails are heavier than any one factor would make the normal's.
+    tail = stats.t.sf(np.abs(delta) / np.where(raw > 0, raw, 1.0), freedom)
+    return _differences(a, b, delta, error, stats.norm.isf(tail), shape, middles)
 
 
 def _standardised(spread: Floats) -> Floats:
@@ -235,6 +239,7 @@ def _differences(
     b: Series,
     delta: Floats,
     error: Floats,
+    away: Floats,
     shape: Floats,
     medians: tuple[Floats, Floats],
 ) -> list[Difference]:
@@ -245,9 +250,8 @@ def _differences(
     for j, d in enumerate(delta):
         half = own[j] * error[j]
         if error[j] > 0:
-            away = abs(d) / error[j]
-            p = (1 + int((shape[:, j] >= away).sum())) / (1 + len(shape))
-            family = (1 + int((largest >= away).sum())) / (1 + len(shape))
+            p = (1 + int((shape[:, j] >= away[j]).sum())) / (1 + len(shape))
+            family = (1 + int((largest >= away[j]).sum())) / (1 + len(shape))
         else:  # every step differs by exactly the same, or by nothing at all
             p = family = 1.0 if d == 0 else 1 / (1 + len(shape))
         if d == 0 and error[j] == 0:
