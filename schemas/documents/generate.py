@@ -13,6 +13,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from lanescope.schemas.documents.attribution import AttributionDocument
+from lanescope.schemas.documents.comparison import ComparisonDocument
+from lanescope.schemas.documents.gate import GateDocument, GateRules
+from lanescope.schemas.documents.ladder import LadderDocument
 from lanescope.schemas.documents.lane import Lane
 from lanescope.schemas.documents.receipt import Manifest, Receipt
 from lanescope.schemas.documents.window import Window
@@ -20,6 +23,10 @@ from lanescope.schemas.documents.window import Window
 #: file name -> the document it describes
 DOCUMENTS: dict[str, type[BaseModel]] = {
     "attribution.schema.json": AttributionDocument,
+    "comparison.schema.json": ComparisonDocument,
+    "gate.schema.json": GateDocument,
+    "gate-rules.schema.json": GateRules,
+    "ladder.schema.json": LadderDocument,
     "lane.schema.json": Lane,
     "manifest.schema.json": Manifest,
     "receipt.schema.json": Receipt,
