@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from lanescope.attribution import kernels_out
 from lanescope.attribution.attribute import Attribution
 from lanescope.attribution.frames import steps_table
 from lanescope.schemas.errors import UnusableInput, UsageError
@@ -60,8 +63,9 @@ def write(result: Attribution, folder: Path, pages: Callable[[Path], None]) -> N
         ) from exc
     try:
         work.chmod(0o755)
-        _write_tables(result, work)
-        pages(work)
+        with _writing_kernels(result, work):
+            _write_tables(result, work)
+            pages(work)
         if folder.exists():
             shutil.rmtree(folder)
         work.rename(folder)
@@ -70,6 +74,19 @@ def write(result: Attribution, folder: Path, pages: Callable[[Path], None]) -> N
         raise UnusableInput(f"{folder}: cannot be written ({why})", "choose another --out") from exc
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _writing_kernels(result: Attribution, folder: Path) -> Iterator[None]:
+    """Write kernels.parquet beside the rest: most of the bytes, and hardly any Python."""
+    if result.document.summary is not None:  # no timeline: no row a kernel
+        yield
+        return
+    kernels = kernels_out.Writer(result.analysis)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(kernels.write, folder / KERNELS)
+        yield
+        written.result()
 
 
 def _write_tables(result: Attribution, folder: Path) -> None:
@@ -83,6 +100,5 @@ def _write_tables(result: Attribution, folder: Path) -> None:
         "SELECT p.pid AS process, b.* EXCLUDE (process) FROM step_buckets AS b"
         " JOIN process_ids AS p USING (process) ORDER BY ALL"
     ).write_parquet(str(folder / STEP_BUCKETS), compression="zstd")
-    con.table("kernels_out").write_parquet(str(folder / KERNELS), compression="zstd")
     if result.layer_steps is not None:
         result.layer_steps.to_parquet(folder / LAYER_STEPS, compression="zstd", index=False)

@@ -67,8 +67,10 @@ def document(analysis: Analysis) -> AttributionDocument:
 
 def _trace(analysis: Analysis, steps: list[dict[str, object]]) -> Trace:
     info = analysis.staged.info
-    span = analysis.rows("SELECT min(start_ns) AS a, max(end_ns) AS b FROM kernel_rows")[0]
-    devices = analysis.rows("SELECT DISTINCT process, device FROM kernel_rows ORDER BY ALL")
+    span = analysis.rows("SELECT min(start_ns) AS a, max(end_ns) AS b FROM facts")[0]
+    devices = analysis.rows(
+        "SELECT DISTINCT process, device FROM facts JOIN segments USING (segment) ORDER BY ALL"
+    )
     counts: dict[object, set[object]] = {}
     for row in steps:
         counts.setdefault(row["process"], set()).add(row["step"])
@@ -111,20 +113,17 @@ def _coverage(analysis: Analysis) -> Coverage:
             coalesce(sum(kernel_sum_ns), 0)::BIGINT AS kernel_sum_ns,
             coalesce(sum(kernels) FILTER (replayed), 0)::BIGINT AS graph_kernels,
             coalesce(sum(blocks), 0)::BIGINT AS graph_blocks,
-            coalesce(sum(unlaunched), 0)::BIGINT AS unattributed
+            coalesce(sum(unlaunched), 0)::BIGINT AS unattributed,
+            coalesce(sum(unlaunched_ns), 0)::BIGINT AS unattributed_ns
         FROM facts
         """
     )[0]
     alone = analysis.rows("SELECT coalesce(sum(alone_ns), 0)::BIGINT AS ns FROM facts")[0]["ns"]
     shared = analysis.rows("SELECT coalesce(sum(device_gain_ns), 0)::BIGINT AS ns FROM gains")
-    lost = analysis.rows(
-        "SELECT coalesce(sum(end_ns - start_ns), 0)::BIGINT AS ns FROM kernels WHERE launch < 0"
-    )
     return Coverage(
         **row,
         eager_kernels=row["kernels"] - row["graph_kernels"],
         kernel_busy_ns=alone + shared[0]["ns"],
-        unattributed_ns=lost[0]["ns"],
         excluded=info.excluded,
         api_calls=info.rows.get("api", 0),
         memcpy=None if "memcpy" in info.absent else info.rows.get("memcpy", 0),

@@ -10,14 +10,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from lanescope.attribution.ingest import encoding
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.stage import StageInfo
 from lanescope.attribution.phases.ranges import Launches, Ranges
 from lanescope.schemas.nsight import EVENT_TYPE_DEFAULTS, PUSH_POP, START_END
 
-STAGED = ("kernels", "ops", "api", "work", "crowds", "names", "graph_nodes")
+STAGED = ("kernels", "ops", "api", "work", "names", "graph_nodes")
 
 #: Host calls by what they do. Names carry version and stream suffixes and come in runtime and
 #: driver spellings: cudaLaunchKernel_v7000, cuLaunchKernelEx, cudaGraphLaunch_v10000_ptsz.
@@ -87,9 +87,9 @@ def attach(con: duckdb.DuckDBPyConnection, folder: Path) -> None:
 
 def host_side(folder: Path, info: StageInfo) -> HostSide:
     """Load the host's side of the trace; it is small beside the kernels."""
-    api_table = pq.read_table(folder / "api.parquet")
+    api_table = encoding.read(folder / "api.parquet")
     api = _api(api_table)
-    work_table = pq.read_table(folder / "work.parquet")
+    work_table = encoding.read(folder / "work.parquet")
     work = {n: _ints(work_table, n) for n in work_table.column_names}
     rows = work["launch"]
     thread = _ints(api_table, "thread")
@@ -100,7 +100,7 @@ def host_side(folder: Path, info: StageInfo) -> HostSide:
         start_ns=api.start_ns[rows],
         end_ns=api.end_ns[rows],
     )
-    ranges, marks, still_open, crossing = _ranges(pq.read_table(folder / "ranges.parquet"), info)
+    ranges, marks, still_open, crossing = _ranges(encoding.read(folder / "ranges.parquet"), info)
     return HostSide(launches, work, api, ranges, marks, still_open, crossing)
 
 

@@ -40,9 +40,15 @@ class LaunchIndex:
     def find(self, process: Ints, correlation: Ints) -> Ints:
         """The API row of each device row, or -1."""
         wanted = keys(process, correlation)
-        if len(self._keys) == 0:
+        if len(self._keys) == 0 or len(wanted) == 0:
             return np.full(len(wanted), -1, dtype=np.int64)
-        at = np.searchsorted(self._keys, wanted)
+        # the kernels of one graph launch follow one another: search once a run of equal keys
+        fresh = np.ones(len(wanted), dtype=bool)
+        fresh[1:] = wanted[1:] != wanted[:-1]
+        runs = wanted[fresh]
+        at = np.searchsorted(self._keys, runs)
         at[at == len(self._keys)] = 0
-        hit = (self._keys[at] == wanted) & (wanted >= 0)
-        return np.where(hit, self._rows[at], -1)
+        hit = (self._keys[at] == runs) & (runs >= 0)
+        found: Ints = np.where(hit, self._rows[at], -1)
+        out: Ints = found[np.cumsum(fresh) - 1]
+        return out

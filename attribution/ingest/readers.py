@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lanescope.attribution.ingest.reader import Reader
@@ -146,6 +145,8 @@ class ParquetReader(Reader):
                 self._load(file, list(found.values())).sort_by(found["start_ns"]), spec, found
             )
             return
+        import pyarrow.dataset as ds  # brings pandas along: only where it is needed
+
         try:
             scanner = ds.dataset(file).scanner(columns=list(found.values()), batch_size=262_144)
             for batch in scanner.to_batches():

@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import adbc_driver_manager
-import adbc_driver_sqlite.dbapi as adbc
+import adbc_driver_sqlite
 import pyarrow as pa
 
 from lanescope.schemas.errors import UnusableInput
@@ -65,12 +66,25 @@ class SqliteExport:
         )
 
     def _query(self, sql: str) -> pa.Table:
+        with self._batches(sql) as batches:
+            return batches.read_all()
+
+    @contextmanager
+    def _batches(self, sql: str) -> Iterator[pa.RecordBatchReader]:
+        """The result of a query as Arrow batches, over one connection a thread.
+
+        The driver's own layer is used: its Python database interface imports pandas.
+        """
         if not hasattr(self._local, "con"):
-            self._local.con = adbc.connect(self._uri)
-        with self._local.con.cursor() as cur:
-            cur.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
-            cur.execute(sql)
-            return cur.fetch_arrow_table()
+            self._local.con = adbc_driver_manager.AdbcConnection(
+                adbc_driver_sqlite.connect(self._uri)
+            )
+        with adbc_driver_manager.AdbcStatement(self._local.con) as statement:
+            statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+            statement.set_sql_query(sql)
+            handle, _ = statement.execute_query()
+            with pa.RecordBatchReader._import_from_c(handle.address) as batches:
+                yield batches
 
     def scalar(self, sql: str) -> Any:
         """The first cell of a query."""
@@ -154,10 +168,8 @@ class SqliteExport:
             if total <= ROWS_A_READ:
                 yield self._read(present, order)
                 return
-            with adbc.connect(self._uri) as con, con.cursor() as cur:
-                cur.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
-                cur.execute(_select(present, guarded=True) + order)
-                for batch in cur.fetch_record_batch():
+            with self._batches(_select(present, guarded=True) + order) as batches:
+                for batch in batches:
                     yield _typed(pa.Table.from_batches([batch]), present)
         except _DB_ERRORS as exc:
             raise self._unreadable(exc) from exc

@@ -3,15 +3,14 @@
 Staged tables (all times integer ns on the capture's clock):
 
 kernels      one row a kernel execution, ordered by start: `kernel, process, device, stream,
-             start_ns, end_ns, launch, name, grid_x, grid_y, grid_z, graph_node, cluster`.
-             `launch` is a row number of `api` or -1; `cluster` numbers groups of rows that overlap
-             in time on one device (a row that overlaps nothing is alone in its cluster).
+             start_ns, end_ns, launch, name, grid_x, grid_y, grid_z, graph_node, crowded`.
+             `launch` is a row number of `api` or -1; a row that is not `crowded` overlaps no other
+             row of its device in time (a few rows are crowded and yet alone).
 ops          one row a memcpy, memset or graph execution traced as one block
 api          one row a CUDA API call, ordered by start
 ranges       one row an NVTX range or mark
 graph_nodes  one row a CUDA graph node record
 names        one row a kernel name: short, demangled and mangled form
-crowds       one row a cluster of more than one kernel
 work         one row a launch that caused device work (see sql/stage/work.sql)
 """
 
@@ -27,9 +26,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from lanescope.attribution import engine
-from lanescope.attribution.ingest import cache, ids
+from lanescope.attribution.ingest import cache, encoding, ids
 from lanescope.attribution.ingest.devices import DeviceMap, device_map
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.launches import LaunchIndex
@@ -115,10 +115,10 @@ class Processes:
         null = pc.is_null(global_id).to_numpy(zero_copy_only=False)
         key = ids.process_key(raw)
         out = np.full(len(key), -1, dtype=np.int64)
-        for value in np.unique(key[~null]):
-            index = self._index.setdefault(int(value), len(self.keys))
+        for value in _distinct(key[~null] if null.any() else key):
+            index = self._index.setdefault(value, len(self.keys))
             if index == len(self.keys):
-                self.keys.append(int(value))
+                self.keys.append(value)
             out[key == value] = index
         out[null] = -1
         return out
@@ -218,7 +218,7 @@ def _stage_api(
     end = np.maximum(_ints(table, "end_ns", 0), start)
     name = _name_column(table.column("name_id"), strings)
     correlation = _ints(table, "correlation_id", -1)
-    pq.write_table(
+    encoding.write(
         pa.table(
             {
                 "api": pa.array(np.arange(len(start), dtype=np.int64)),
@@ -273,7 +273,7 @@ _KERNEL_SCHEMA = pa.schema(
         ("grid_y", pa.int64()),
         ("grid_z", pa.int64()),
         ("graph_node", pa.int64()),
-        ("cluster", pa.int64()),
+        ("crowded", pa.bool_()),
     ]
 )
 
@@ -309,9 +309,7 @@ def _stream_kernels(
     excluded = dict.fromkeys(_REASONS, 0)
     skewed = rows = 0
     spec = table_specs()["kernels"]
-    with pq.ParquetWriter(
-        folder / "kernels.parquet", _KERNEL_SCHEMA, compression="zstd", compression_level=1
-    ) as out:
+    with encoding.writer(folder / "kernels.parquet", _KERNEL_SCHEMA) as out:
         for piece in reader.pieces(spec, by_start):
             columns, dropped, early = _kernel_columns(piece, processes, launches, devices, used)
             for reason, n in dropped.items():
@@ -321,15 +319,10 @@ def _stream_kernels(
                 raise _Unsorted
             n = len(columns["start_ns"])
             columns["kernel"] = np.arange(rows, rows + n, dtype=np.int64)
-            columns["cluster"] = sweep.clusters(
-                columns["device"], columns["start_ns"], columns["end_ns"]
-            )
             rows += n
-            out.write_table(
-                pa.table({f.name: pa.array(columns[f.name], f.type) for f in _KERNEL_SCHEMA})
-            )
-    crowds = np.unique(np.concatenate(sweep.crowded)) if sweep.crowded else np.zeros(0, np.int64)
-    pq.write_table(pa.table({"cluster": pa.array(crowds)}), folder / "crowds.parquet")
+            crowded = sweep.crowded(columns["device"], columns["start_ns"], columns["end_ns"])
+            arrays = [pa.array(columns.get(f.name, crowded), f.type) for f in _KERNEL_SCHEMA]
+            out.write_table(pa.table(arrays, schema=_KERNEL_SCHEMA))
     info.rows["kernels"] = rows
     info.excluded = {k: v for k, v in excluded.items() if v}
     info.clock_skew_kernels = skewed
@@ -396,24 +389,24 @@ def _physical(process: Ints, cuda: Ints, processes: Processes, devices: DeviceMa
     if not devices.known:
         return cuda
     out = cuda.copy()
-    pairs = (
-        np.unique(np.stack([process, cuda]), axis=1).T
-        if len(cuda) < 4096
-        else _pairs(process, cuda)
-    )
-    for p, d in pairs:
-        if p >= 0:
-            physical = devices.physical(processes.keys[int(p)], int(d))
+    for p in _distinct(process):
+        if p < 0:
+            continue
+        of_process = process == p
+        for d in _distinct(cuda[of_process]):
+            physical = devices.physical(processes.keys[p], d)
             if physical != d:
-                out[(process == p) & (cuda == d)] = physical
+                out[of_process & (cuda == d)] = physical
     return out
 
 
-def _pairs(process: Ints, cuda: Ints) -> Ints:
-    """Distinct (process, device) pairs of many rows, without sorting rows."""
-    span = int(cuda.max()) + 1
-    codes = np.unique((process + 1) * span + cuda)
-    return np.stack([codes // span - 1, codes % span], axis=1)
+def _distinct(values: Ints) -> list[int]:
+    """The few distinct values of a long column, in order; one value is told without sorting."""
+    if len(values) == 0:
+        return []
+    if values[0] == values[-1] and (values == values[0]).all():
+        return [int(values[0])]
+    return sorted(int(v) for v in pc.unique(pa.array(values)).to_pylist())
 
 
 def _remember_names(name: Ints, short: Ints, demangled: Ints, mangled: Ints, used: _Used) -> None:
@@ -434,9 +427,6 @@ class _Sweep:
     def __init__(self) -> None:
         self._reach: dict[int, int] = {}
         self._last_start = np.iinfo(np.int64).min
-        self._clusters: dict[int, int] = {}
-        self._next = 0
-        self.crowded: list[Ints] = []
 
     def in_order(self, start: Ints) -> bool:
         """Whether the stream is still sorted by start after this piece."""
@@ -446,23 +436,20 @@ class _Sweep:
         self._last_start = start[-1]
         return ok
 
-    def clusters(self, device: Ints, start: Ints, end: Ints) -> Ints:
-        """The cluster number of each row: rows of one device that overlap in time share it."""
-        out = np.empty(len(start), dtype=np.int64)
-        for dev in np.unique(device):
+    def crowded(self, device: Ints, start: Ints, end: Ints) -> NDArray[np.bool_]:
+        """Which rows overlap another row of their device in time, or may do so.
+
+        The last row of a device in a piece counts as crowded: its successor is not known yet.
+        """
+        out = np.empty(len(start), dtype=bool)
+        for dev in _distinct(device):
             rows = slice(None) if (device == dev).all() else device == dev
-            over, reach = ids.overlapping(
-                start[rows], end[rows], self._reach.get(int(dev), np.iinfo(np.int64).min)
+            over, self._reach[dev] = ids.overlapping(
+                start[rows], end[rows], self._reach.get(dev, np.iinfo(np.int64).min)
             )
-            fresh = np.cumsum(~over)
-            before = self._clusters.get(int(dev), -1)
-            numbers = np.where(fresh == 0, before, self._next + fresh - 1)
-            out[rows] = numbers
-            self.crowded.append(np.unique(numbers[over]))
-            if len(fresh) and fresh[-1]:
-                self._clusters[int(dev)] = self._next + int(fresh[-1]) - 1
-                self._next += int(fresh[-1])
-            self._reach[int(dev)] = reach
+            over[:-1] |= over[1:]
+            over[-1] = True
+            out[rows] = over
         return out
 
 
@@ -506,7 +493,7 @@ def _stage_ops(
     whole = pa.concat_tables(tables) if tables else _no_ops()
     whole = whole.sort_by([("start_ns", "ascending"), ("end_ns", "ascending")])
     whole = whole.add_column(0, "op", pa.array(np.arange(whole.num_rows, dtype=np.int64)))
-    pq.write_table(whole, folder / "ops.parquet", compression="zstd")
+    encoding.write(whole, folder / "ops.parquet")
 
 
 def _no_ops() -> pa.Table:
@@ -620,4 +607,4 @@ def _stage_work(folder: Path, info: StageInfo) -> None:
             con.read_parquet(str(folder / f"{table}.parquet")).create_view(table)
         engine.set_variable(con, "host_to_device", kinds.get("CUDA_MEMCPY_KIND_HTOD", 1))
         engine.run(con, "stage/work")
-        con.table("work").write_parquet(str(folder / "work.parquet"), compression="zstd")
+        encoding.write(con.table("work").to_arrow_table(), folder / "work.parquet")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from lanescope.attribution.ingest import encoding
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.opening import Staged
 from lanescope.attribution.ingest.pauses import pause_before
@@ -139,12 +139,12 @@ def _captured(staged: Staged, process: int, first_work_ns: int) -> Ints:
     """
     if staged.source.kind is Kind.STATS_CSV:
         return np.zeros(1 if first_work_ns > _STARTUP_NS else 0, dtype=np.int64)
-    nodes = pq.read_table(staged.folder / "graph_nodes.parquet", columns=["start_ns", "process"])
+    nodes = encoding.read(staged.folder / "graph_nodes.parquet", ["start_ns", "process"])
     mine = nodes.filter(pc.equal(nodes.column("process"), process)).column("start_ns")
     if len(mine):
         made = int(pc.min(mine).as_py())
         return np.array([made] if made > first_work_ns else [], dtype=np.int64)
-    replays = pq.read_table(staged.folder / "work.parquet", columns=["graph"]).column("graph")
+    replays = encoding.read(staged.folder / "work.parquet", ["graph"]).column("graph")
     seen_graphs = (pc.max(replays).as_py() or 0) > 0
     return np.zeros(0 if seen_graphs else 1, dtype=np.int64)
 
@@ -205,7 +205,7 @@ def _node_layers(staged: Staged, host: HostSide, profile: Profile) -> pa.Table:
     A node of an executable graph is a clone; its record points to the node it was cloned from,
     which was created on the capturing thread inside the layer's range.
     """
-    nodes = pq.read_table(staged.folder / "graph_nodes.parquet")
+    nodes = encoding.read(staged.folder / "graph_nodes.parquet")
     empty = pa.table(
         {
             "process": pa.array([], pa.int32()),

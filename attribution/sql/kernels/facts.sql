@@ -4,7 +4,7 @@
 --   kernels, sum_ns, max_ns, under_10us   count, summed, longest [ns], count below 10 us
 --   alone_ns      summed time of kernels that overlap nothing: their part of any union [ns]
 --   start_ns, end_ns   first start, last end [ns]; unlaunched, layered: kernels without a launch
---                 in the trace, with a known layer
+--                 in the trace, with a known layer; unlaunched_ns: the time of the former [ns]
 -- reads: kernel_rows
 CREATE OR REPLACE TEMP TABLE facts AS
 SELECT
@@ -21,7 +21,9 @@ SELECT
     CAST(coalesce(sum(duration_ns) FILTER (NOT crowded), 0) AS BIGINT) AS alone_ns,
     min(start_ns) AS start_ns,
     max(end_ns) AS end_ns,
-    count(*) FILTER (launch < 0) AS unlaunched,
+    count(*) FILTER (launch < 0 AND NOT is_block) AS unlaunched,
+    CAST(coalesce(sum(duration_ns) FILTER (launch < 0 AND NOT is_block), 0) AS BIGINT)
+        AS unlaunched_ns,
     count(*) FILTER (layer >= 0) AS layered
 FROM kernel_rows
 GROUP BY ALL;

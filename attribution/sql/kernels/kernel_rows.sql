@@ -3,9 +3,9 @@
 --   segment    row of segments; a kernel without a launch belongs to its process's outside segment
 --   layer      layer number, -1 where none is known
 --   crowded    whether another row of the device may overlap it in time. Where graphs are traced as
---              blocks every row counts as crowded: blocks are not part of the staged clusters.
+--              blocks every row counts as crowded: blocks are not part of the staged flags.
 --   is_block   a graph traced as one block: time, but no kernel; its kernel number is negative
--- reads: kernels, ops, work, assigned, outside_segments, node_layers, crowds, blocks_present
+-- reads: kernels, ops, work, assigned, outside_segments, node_layers, blocks_present
 CREATE OR REPLACE TEMP VIEW kernel_rows AS
 SELECT
     k.kernel,
@@ -23,13 +23,12 @@ SELECT
     k.graph_node,
     coalesce(a.segment, o.segment) AS segment,
     coalesce(nullif(a.layer, -1), n.layer, -1) AS layer,
-    c.cluster IS NOT NULL OR getvariable('blocks_present') AS crowded,
+    k.crowded OR getvariable('blocks_present') AS crowded,
     false AS is_block
 FROM kernels AS k
 LEFT JOIN assigned AS a ON k.launch = a.launch
 LEFT JOIN outside_segments AS o ON k.process = o.process
 LEFT JOIN node_layers AS n ON k.graph_node = n.graph_node AND k.process = n.process
-LEFT JOIN crowds AS c ON k.cluster = c.cluster
 UNION ALL
 SELECT
     -1 - g.op, g.process, g.device, g.stream, g.start_ns, g.end_ns, g.end_ns - g.start_ns,
