@@ -115,12 +115,14 @@ class Folder:
     def seal(self, outcome: str) -> Manifest:
         """Drop the reserve and bind every file by its hash."""
         (self.path / ".reserve").unlink(missing_ok=True)
+        for left in self.path.rglob("*.partial"):  # of a runner that was killed while it wrote
+            left.unlink()
         files = [
             FileEntry(
                 path=str(p.relative_to(self.path)), bytes=p.stat().st_size, sha256=sha256_of(p)
             )
             for p in sorted(self.path.rglob("*"))
-            if p.is_file() and p.name != "manifest.json" and not p.name.endswith(".partial")
+            if p.is_file() and p.name != "manifest.json"
         ]
         manifest = Manifest(window=self.window, run=self.run, outcome=outcome, files=files)
         self.write_json("manifest.json", manifest.model_dump())

@@ -32,7 +32,11 @@ STOPS = {
         'echo data > "$TMPDIR/report.qdstrm"; exit 0',
         "QdstrmImporter -i",
     ),
-    "nsys-nothing": ("stop", "exit 0", "nsys left no report"),
+    "nsys-nothing": (
+        "stop",
+        "find \"$TMPDIR\" -name '*.qdstrm' -delete; exit 0",
+        "nsys left no report",
+    ),
     "nsys-no-reports": ("stop", "echo No reports were generated; exit 0", "no reports"),
     "nsys-crash": ("launch", "exit 139", "ended before it was ready"),
 }
