@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from lanescope.attribution.copies.mixture import Floats
 
@@ -50,7 +50,7 @@ class Line:
         return value, value - half, value + half
 
     def _t(self, level: float) -> float:
-        return float(stats.t.ppf(0.5 + level / 2, max(self.dof, 1)))
+        return float(stdtrit(max(self.dof, 1), 0.5 + level / 2))
 
 
 def fit(x: Floats, y: Floats, weights: Floats | None = None, robust: bool = True) -> Line | None:
