@@ -44,7 +44,18 @@ class SystemdBox:
 
     def start(self) -> None:
         """Boot it and wait until it answers."""
-        spaces = ["unshare", "--fork", "--pid", "--mount", "--cgroup", "--mount-proc"]
+        # a test run that is ended from outside takes it along
+        with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        spaces = [
+            *with_us,
+            "unshare",
+            "--kill-child",
+            "--fork",
+            "--pid",
+            "--mount",
+            "--cgroup",
+            "--mount-proc",
+        ]
         with self.log.open("ab") as log:
             self._outer = subprocess.Popen(
                 [*spaces, "bash", "-c", BOOT],
