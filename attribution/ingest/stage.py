@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,8 @@ class _Strings:
 
 
 def _ints(table: pa.Table, column: str, null: int) -> Ints:
-    filled = pc.fill_null(table.column(column), null)
+    cells = table.column(column)
+    filled = pc.fill_null(cells, null) if cells.null_count else cells
     out: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return out
 
@@ -309,7 +311,9 @@ def _stream_kernels(
     excluded = dict.fromkeys(_REASONS, 0)
     skewed = rows = 0
     spec = table_specs()["kernels"]
-    with encoding.writer(folder / "kernels.parquet", _KERNEL_SCHEMA) as out:
+    writer = encoding.writer(folder / "kernels.parquet", _KERNEL_SCHEMA)
+    with writer as out, ThreadPoolExecutor(1) as pool:  # one piece is written beside the next
+        written: Future[Any] = pool.submit(int)
         for piece in reader.pieces(spec, by_start):
             columns, dropped, early = _kernel_columns(piece, processes, launches, devices, used)
             for reason, n in dropped.items():
@@ -322,7 +326,9 @@ def _stream_kernels(
             rows += n
             crowded = sweep.crowded(columns["device"], columns["start_ns"], columns["end_ns"])
             arrays = [pa.array(columns.get(f.name, crowded), f.type) for f in _KERNEL_SCHEMA]
-            out.write_table(pa.table(arrays, schema=_KERNEL_SCHEMA))
+            written.result()
+            written = pool.submit(out.write_table, pa.table(arrays, schema=_KERNEL_SCHEMA))
+        written.result()
     info.rows["kernels"] = rows
     info.excluded = {k: v for k, v in excluded.items() if v}
     info.clock_skew_kernels = skewed
