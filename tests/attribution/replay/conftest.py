@@ -1,1 +1,0 @@
-"""No deadlines: the first call of a loop compiles it."""
