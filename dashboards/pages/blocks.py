@@ -1,4 +1,4 @@
-"""Pages that are a title and a list of blocks: words, figures, tables."""
+"""Pages that are a title, tiles and a list of blocks: words, figures, tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from lanescope.dashboards.tables import Table
 
 #: Rows of a table that a page holds.
 MOST_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure that a reader looks for first."""
+
+    name: str
+    value: str
+    unit: str = ""
+    note: str = ""
 
 
 @dataclass
@@ -24,7 +34,12 @@ class Block:
 
 
 def page(
-    title: str, lead: str, blocks: Sequence[Block], notices: Sequence[tuple[str, str]] = ()
+    title: str,
+    lead: str,
+    blocks: Sequence[Block],
+    notices: Sequence[tuple[str, str]] = (),
+    tiles: Sequence[Tile] = (),
+    card: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The page as text. Sections with nothing in them are left out."""
     shown = []
@@ -32,7 +47,13 @@ def page(
         block.tables = [t.first(MOST_ROWS) for t in block.tables if t.rows]
         if block.tables or block.plots or block.words:
             shown.append(block)
-    with_plots = any(b.plots for b in shown)
     return render(
-        "blocks.html", with_plots=with_plots, title=title, lead=lead, blocks=shown, notices=notices
+        "blocks.html",
+        with_plots=any(b.plots for b in shown),
+        title=title,
+        lead=lead,
+        blocks=shown,
+        notices=notices,
+        tiles=tiles,
+        card=card,
     )

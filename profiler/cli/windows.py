@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import rich_click as click
@@ -56,6 +57,34 @@ def list_(catalogue: str | None, as_json: bool) -> None:
     columns = ("run", "candidate", "axis", "outcome")
     cells = [[str(row[c] or "-") for c in columns] for row in rows]
     table("Windows", [Column(c, numeric=False) for c in columns], cells, console())
+
+
+@command.command("page")
+@click.argument("window", metavar="FOLDER|RUN")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="File to write.  [default: ./RUN.html]"
+)
+@click.option("--force", is_flag=True, help="Replace what is there.")
+@CATALOGUE
+def page(window: str, out: Path | None, force: bool, catalogue: str | None) -> None:
+    """Write a window's page: its states, probes, GPU, marks. Half-done windows too."""
+    from lanescope.attribution.window import read_window
+    from lanescope.dashboards.pages.window_page import window_page
+    from lanescope.profiler.cli.writing import write_text
+
+    folder = Path(window)
+    if not folder.is_dir():
+        with _opened(catalogue) as store, store.read() as session:
+            found = session.query(Window).filter_by(run=window).one_or_none()
+            if found is None:
+                raise UsageError(
+                    f"{window}: no folder, and no window in {store.name}",
+                    "see lanescope windows list",
+                )
+            folder = Path(found.folder)
+    target = out or Path(f"{folder.resolve().name}.html")
+    write_text(target, window_page(read_window(folder)), force)
+    click.echo(f"page written to {target}")
 
 
 @command.command("show")

@@ -78,6 +78,11 @@ class Folder:
         """A file that names secrets without holding any: known values alone are replaced."""
         return self._put(name, self.redact.known(text))
 
+    def write_page(self, name: str, text: str) -> Path:
+        """A page made of files of this folder. It never costs the reserve: see `_put`."""
+        _write(self.path / name, self.redact.known(text))
+        return self.path / name
+
     def write_json(self, name: str, data: Any) -> Path:
         """A JSON file in the folder, redacted value by value."""
         return self._put(name, self._json(data, 1) + "\n")

@@ -19,6 +19,7 @@ def close(run: Run, outcome: Outcome, state: str, failure: BaseException | None,
         lambda: offline.keep_log(run),
         lambda: run.launcher.remove_candidate() if outcome is not Outcome.NOT_RESTORED else None,
         lambda: offline.conclude(run, outcome, state),
+        lambda: page(run, outcome),
         lambda: run.folder.seal(outcome.word),
     )
     for step in steps:
@@ -30,6 +31,24 @@ def close(run: Run, outcome: Outcome, state: str, failure: BaseException | None,
         "state.json", {"state": state, "outcome": outcome.word, "code": outcome.code, "why": why}
     )
     say(f"{outcome.word}: {outcome.meaning}" + (f" ({why})" if why else ""))
+
+
+def page(run: Run, outcome: Outcome) -> None:
+    """`window.html`, from what lies in the folder: every byte of it has passed the redactor.
+
+    Larger than the reserve, so a full disk keeps the reserve for the manifest. A page that cannot
+    be made costs the window nothing: `lanescope windows page` makes it from the folder.
+    """
+    from lanescope.attribution.window import read_window  # slow to import, and with plotly: last
+    from lanescope.dashboards.pages.window_page import PAGE, window_page
+
+    try:
+        text = window_page(read_window(run.folder.path, outcome.word))
+    except Exception as exc:
+        raise LanescopeError(
+            f"{PAGE} was not made: {type(exc).__name__}: {exc}", "see lanescope windows page"
+        ) from exc
+    run.folder.write_page(PAGE, text)
 
 
 def receipts(run: Run) -> list[Receipt]:
