@@ -297,8 +297,11 @@ def _facts(receipts: list[Receipt]) -> dict[str, str]:
         "Tracer": ", ".join(map(str, tracer)) if isinstance(tracer, list) else "",
         "Failsafe": at("failsafe_armed", "kind"),
         "Fired": None if fired is None else "yes" if fired else "no",
-        "Restored by": at("incumbent_restored", "by"),
-        "Restore": at("incumbent_restored", "status"),
+        "Restored": " by ".join(
+            str(x)
+            for x in (at("incumbent_restored", "status"), at("incumbent_restored", "by"))
+            if x
+        ),
         "Kernels": f"{kernels:,}" if isinstance(kernels, int) else "",
         "Steps": str(attribution.get("steps")) if isinstance(attribution, dict) else "",
         "Wall": f"{wall:.3f} ms a step" if isinstance(wall, float) else "",

@@ -17,6 +17,7 @@ from typing import IO
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
+from lanescope.attribution.counters import Counter
 from lanescope.attribution.timeline import Track
 from lanescope.dashboards.names import shown
 
@@ -24,16 +25,24 @@ _SEQUENCE = 1
 #: Tags of Trace.packet (field 1, bytes) and TracePacket.timestamp (field 8, varint).
 _PACKET, _TIMESTAMP = b"\x0a", b"\x40"
 _ORDER = ("steps", "phases", "kernels", "graphs", "copies", "ranges", "api")
+_COUNTER_RANK = 100 * len(_ORDER)
 _FLUSH = 1 << 20
 
 
-def write(tracks: Iterable[Track], gpus: dict[int, str], out: IO[bytes]) -> int:
+def write(
+    tracks: Iterable[Track],
+    gpus: dict[int, str],
+    out: IO[bytes],
+    counters: Iterable[Counter] = (),
+) -> int:
     """Write the trace; `gpus` names the devices. Returns how many slices were written."""
     writer = _Writer(out, gpus)
     slices = 0
     for track in tracks:
         writer.track(track)
         slices += len(track.start_ns)
+    for counter in counters:
+        writer.counter(counter)
     writer.flush()
     return slices
 
@@ -74,7 +83,10 @@ class _Writer:
     def _packet(self, body: bytes) -> None:
         self._buffer += _PACKET + _varint(len(body)) + body
 
-    def _describe(self, name: str, parent: int, rank: int) -> pb.TrackDescriptor:
+    def _describe(
+        self, name: str, parent: int, rank: int, unit: str | None = None
+    ) -> pb.TrackDescriptor:
+        """Announce a track; one with a unit ("" too) holds a counter."""
         self._uuid += 1
         packet = pb.TracePacket(trusted_packet_sequence_id=_SEQUENCE)
         descriptor = packet.track_descriptor
@@ -84,18 +96,20 @@ class _Writer:
         if parent:
             descriptor.parent_uuid = parent
         descriptor.child_ordering = pb.TrackDescriptor.ChildTracksOrdering.EXPLICIT
+        if unit is not None:
+            descriptor.counter.unit_name = unit
         self._packet(packet.SerializeToString())
         return descriptor
 
-    def _parent(self, track: Track) -> int:
+    def _parent(self, device: int, process: int) -> int:
         """The group that a track lies in: a GPU, or a process of the host."""
-        key = (track.device, -1 if track.device >= 0 else track.process)
+        key = (device, -1 if device >= 0 else process)
         if key not in self._parents:
-            if track.device >= 0:
-                name = f"GPU {track.device} {shown(self._gpus.get(track.device, ''))}".strip()
+            if device >= 0:
+                name = f"GPU {device} {shown(self._gpus.get(device, ''))}".strip()
             else:
-                name = f"process {track.process}"
-            rank = track.device if track.device >= 0 else 1_000 + len(self._parents)
+                name = f"process {process}"
+            rank = device if device >= 0 else 1_000 + len(self._parents)
             self._parents[key] = self._describe(name, 0, rank).uuid
         return self._parents[key]
 
@@ -125,7 +139,7 @@ class _Writer:
         several = track.device >= 0 and track.process >= 0
         label = f"{track.label} - process {track.process}" if several else track.label
         rank = 100 * _ORDER.index(track.kind)
-        uuid = self._describe(label, self._parent(track), rank).uuid
+        uuid = self._describe(label, self._parent(track.device, track.process), rank).uuid
         end = _event(uuid, pb.TrackEvent.TYPE_SLICE_END).SerializeToString()
         begins: dict[tuple[int, int, int], bytes] = {}
         names = [shown(n) for n in track.names]
@@ -140,6 +154,25 @@ class _Writer:
                 time = _TIMESTAMP + _varint(at)
                 buffer += _PACKET + _varint(len(time) + len(body)) + time + body
             if len(buffer) > _FLUSH:
+                self.flush()
+
+    def counter(self, counter: Counter) -> None:
+        """Write a counter's track and all its values; whole numbers stay whole."""
+        several = counter.process >= 0
+        label = f"{counter.label} - process {counter.process}" if several else counter.label
+        parent = self._parent(counter.device, counter.process)
+        uuid = self._describe(shown(label), parent, _COUNTER_RANK, counter.unit).uuid
+        whole = counter.value.dtype.kind == "i"
+        values = zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True)
+        for at, value in values:
+            packet = _event(uuid, pb.TrackEvent.TYPE_COUNTER)
+            packet.timestamp = at
+            if whole:
+                packet.track_event.counter_value = value
+            else:
+                packet.track_event.double_counter_value = value
+            self._packet(packet.SerializeToString())
+            if len(self._buffer) > _FLUSH:
                 self.flush()
 
     def _begin(self, uuid: int, name: str, group: str, layer: int) -> bytes:

@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 
 #: Raised when what is staged changes: older folders are then never read.
-STAGE_VERSION = 5
+STAGE_VERSION = 6
 STAMP = "stage.json"
 _BUILDING = ".building-"
 _STALE_S = 24 * 3600

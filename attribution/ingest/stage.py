@@ -88,6 +88,8 @@ class StageInfo:
     enums: dict[str, dict[str, str]] = field(default_factory=dict)
     launches_rebuilt: bool = False
     processes_mixed: bool = False
+    #: Unix time of the capture's zero; None where the export does not say
+    session_start_unix_ns: int | None = None
 
     def dump(self) -> str:
         """As JSON, for the stamp."""
@@ -133,6 +135,7 @@ def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], No
     """
     specs = table_specs()
     _read_meta(reader, info)
+    info.session_start_unix_ns = _session_start(reader)
     for name, spec in specs.items():
         missing = reader.missing_columns(spec)
         if missing is None:
@@ -170,6 +173,15 @@ def _read_meta(reader: Reader, info: StageInfo) -> None:
             info.options["graph_trace"] = value.lower()
         elif option in _OPTIONS:
             info.options[option.lower()] = value.lower()
+
+
+def _session_start(reader: Reader) -> int | None:
+    """Exports of other tools, and old ones, lack the table or the column."""
+    table = reader.table(table_specs()["session"])
+    if table is None or "start_unix_ns" not in table.column_names or not table.num_rows:
+        return None
+    found = table.column("start_unix_ns")[0].as_py()
+    return int(found) if found else None
 
 
 def _require_device_activity(reader: Reader, info: StageInfo) -> None:

@@ -16,6 +16,7 @@ from lanescope.schemas.errors import UnusableInput, UsageError
 
 if TYPE_CHECKING:
     from lanescope.attribution.attribute import Attribution
+    from lanescope.schemas.documents.windowrecord import GpuSeries
 
 #: What is written, and the suffix of the default name.
 _FORMS = {"perfetto": ".pftrace", "csv": ".csv", "parquet": ".parquet", "markdown": ".md"}
@@ -35,6 +36,11 @@ _ENOSPC = 28
 @click.option("--force", is_flag=True, help="Replace what is there.")
 @click.option("--profile", metavar="NAME|FILE", help="Rules to use, as in attribute.")
 @click.option("--window", default="", metavar="A..B", help="Steps to measure, as in attribute.")
+@click.option(
+    "--window-dir",
+    type=click.Path(path_type=Path),
+    help="Folder of the captured window, for its NVML tracks.  [default: the trace's own]",
+)
 @click.option("--no-cache", is_flag=True, help="Stage the trace for this call alone.")
 def command(
     trace: Path,
@@ -43,25 +49,28 @@ def command(
     force: bool,
     profile: str | None,
     window: str,
+    window_dir: Path | None,
     no_cache: bool,
 ) -> None:
     """Attribute TRACE and write the result for other tools.
 
-    perfetto: a timeline for ui.perfetto.dev and its trace processor. csv, parquet: a folder with
-    one file a table, one of them a row a kernel. markdown: the tables as one document.
+    perfetto: a timeline for ui.perfetto.dev and its trace processor, with counters for misses, the
+    host link and, of a captured window, the GPU's sensors. csv, parquet: a folder with one file a
+    table, one of them a row a kernel. markdown: the tables as one document.
     """
     from lanescope.attribution.attribute import attribute
     from lanescope.attribution.output import default_folder
 
     target = out or Path(f"{default_folder(trace).name.removesuffix('.lanescope')}{_FORMS[form]}")
     _check(target, form, force)
+    samples = _samples(trace, window_dir)
     with (
         progress() as say,
         attribute(trace, profile=profile, window=window, use_cache=not no_cache, say=say) as result,
         _beside(target, form) as work,
     ):
         say("writing")
-        said = _write(result, work, form)
+        said = _write(result, work, form, samples)
     click.echo(f"{said} written to {target}")
 
 
@@ -106,18 +115,39 @@ def _beside(target: Path, form: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write(result: Attribution, work: Path, form: str) -> str:
+def _samples(trace: Path, window_dir: Path | None) -> list[GpuSeries]:
+    """NVML samples of the named window, or of the one in whose folder the trace lies."""
+    from lanescope.attribution.window import read_window
+
+    if window_dir is not None:
+        return read_window(window_dir).gpu
+    own = trace.resolve().parent
+    return read_window(own).gpu if (own / "receipts").is_dir() else []
+
+
+def _write(result: Attribution, work: Path, form: str, samples: list[GpuSeries]) -> str:
     from lanescope.dashboards import exports
 
     if form == "perfetto":
-        from lanescope.attribution.timeline import tracks
-        from lanescope.dashboards import perfetto
-
-        gpus = {g.gpu: g.name for g in result.document.trace.gpus}
-        with work.open("wb") as stream:
-            return f"{perfetto.write(tracks(result.analysis), gpus, stream):,} slices"
+        return _perfetto(result, work, samples)
     if form == "markdown":
         with work.open("w", encoding="utf-8", newline="\n") as text:
             exports.write_markdown(result, text)
         return "tables"
     return f"{len(exports.write_folder(result, work, form))} tables"
+
+
+def _perfetto(result: Attribution, work: Path, samples: list[GpuSeries]) -> str:
+    from lanescope.attribution.counters import copy_counters, gpu_counters
+    from lanescope.attribution.timeline import tracks
+    from lanescope.dashboards import perfetto
+
+    gpus = {g.gpu: g.name for g in result.document.trace.gpus}
+    sensors, left_out = gpu_counters(result, samples)
+    counters = [*copy_counters(result), *sensors]
+    with work.open("wb") as stream:
+        slices = perfetto.write(tracks(result.analysis), gpus, stream, counters)
+    said = f"{slices:,} slices, {len(counters):,} counter(s)"
+    if left_out:
+        said += f" ({left_out:,} NVML samples lie before the trace, or are of other GPUs)"
+    return said

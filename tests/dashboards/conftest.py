@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import lanescope
+from lanescope.attribution.attribute import Attribution
 from lanescope.attribution.closeup import closeup
 from lanescope.dashboards.pages import attribution_page
 from lanescope.schemas.documents.attribution import AttributionDocument
@@ -98,26 +100,62 @@ class Report:
     closeup: Closeup
 
 
+def report_of(result: Attribution, folder: Path) -> Report:
+    """Write the page of an attribution."""
+    close = closeup(result.analysis, result.layer_steps)
+    file = folder / "report.html"
+    file.write_text(attribution_page.attribution_page(result.document, close), encoding="utf-8")
+    return Report(file, result.document, close)
+
+
 def make_report(trace: Path, folder: Path) -> Report:
     """Attribute a trace and write its page."""
     with lanescope.attribute(trace) as result:
-        close = closeup(result.analysis, result.layer_steps)
-        file = folder / "report.html"
-        file.write_text(attribution_page.attribution_page(result.document, close), encoding="utf-8")
-        return Report(file, result.document, close)
+        return report_of(result, folder)
 
 
 @pytest.fixture(scope="session")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Report]:
+def attributed() -> Iterator[Callable[[str], Attribution]]:
+    """`attributed("k1")`: a bundled trace, attributed once for all tests. Read only."""
+    with ExitStack() as stack:
+        made: dict[str, Attribution] = {}
+
+        def get(name: str) -> Attribution:
+            if name not in made:
+                made[name] = stack.enter_context(lanescope.attribute(trace_path(name)))
+            return made[name]
+
+        yield get
+
+
+@pytest.fixture(scope="session")
+def reports(
+    tmp_path_factory: pytest.TempPathFactory, attributed: Callable[[str], Attribution]
+) -> Callable[[str], Report]:
     """`reports("k1")`: the page of a bundled trace, made once."""
     made: dict[str, Report] = {}
 
     def get(name: str) -> Report:
         if name not in made:
-            made[name] = make_report(trace_path(name), tmp_path_factory.mktemp(name))
+            made[name] = report_of(attributed(name), tmp_path_factory.mktemp(name))
         return made[name]
 
     return get
+
+
+@dataclass
+class Hostile:
+    """A trace with hostile names, attributed, and its page."""
+
+    result: Attribution
+    report: Report
+
+
+@pytest.fixture(scope="session")
+def hostile(hostile_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
+    """The hostile trace, attributed once."""
+    with lanescope.attribute(hostile_trace) as result:
+        yield Hostile(result, report_of(result, tmp_path_factory.mktemp("hostile-page")))
 
 
 @pytest.fixture(scope="session")

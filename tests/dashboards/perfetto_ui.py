@@ -14,10 +14,11 @@ _LOAD = """async (url) => {
     const wait = () => window.app && window.app.openTraceFromBuffer ? done() : setTimeout(wait, 50);
     wait();
   });
+  window.before = window.app.trace;
   const buffer = await (await fetch(url)).arrayBuffer();
   await window.app.openTraceFromBuffer({title: 'export', fileName: 'export', buffer});
 }"""
-_LOADED = "() => !!(window.app && window.app.trace && window.app.trace.engine)"
+_LOADED = "() => !!(app.trace && app.trace !== window.before && app.trace.engine)"
 _QUERY = """async (sql) => {
   const result = await window.app.trace.engine.query(sql);
   const columns = result.columns();
@@ -65,13 +66,14 @@ class PerfettoUi:
 
     def open(self, trace: Path) -> None:
         """Load a trace and wait until the processor has read it."""
-        self.page = self._browser.new_page(viewport={"width": 1280, "height": 900})
-        # the UI looks for updates and posts statistics; nothing but loopback is let through
-        self.page.route(
-            "**", lambda r: r.continue_() if r.request.url.startswith(self.url) else r.abort()
-        )
+        if self.page is None:
+            self.page = self._browser.new_page(viewport={"width": 1280, "height": 900})
+            # the UI looks for updates and posts statistics; nothing but loopback is let through
+            self.page.route(
+                "**", lambda r: r.continue_() if r.request.url.startswith(self.url) else r.abort()
+            )
+            self.page.goto(self.url + "/index.html")
         self._traces["/" + trace.name] = trace
-        self.page.goto(self.url + "/index.html")
         self.page.evaluate(_LOAD, f"{self.url}/{trace.name}")
         self.page.wait_for_function(_LOADED, timeout=540_000)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lanescope.schemas.units import significant
-from tests.dashboards.conftest import HOSTILE, Opened, Report, make_report
+from tests.dashboards.conftest import HOSTILE, Hostile, Opened, Report, make_report
 
 pytestmark = pytest.mark.browser
 
@@ -179,11 +179,8 @@ def test_an_odd_step_opens_from_the_figure(
     opened.quiet()
 
 
-def test_hostile_names_are_text(
-    hostile_trace: Path, tmp_path: Path, open_page: Callable[..., Opened]
-) -> None:
-    report = make_report(hostile_trace, tmp_path)
-    opened = open_page(report.file)
+def test_hostile_names_are_text(hostile: Hostile, open_page: Callable[..., Opened]) -> None:
+    opened = open_page(hostile.report.file)
     show_all(opened)
     page = opened.page
     assert page.evaluate("window.hacked") is None
