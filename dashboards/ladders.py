@@ -1,9 +1,8 @@
-"""A ladder as a table, as Markdown and as a page. Retracted rungs stay, struck through."""
+"""A ladder as a table and as Markdown. Retracted rungs stay, struck through."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from html import escape
 
 from rich.console import Console
 
@@ -11,20 +10,22 @@ from lanescope.dashboards.terminal import Column, table
 from lanescope.schemas.documents.ladder import LadderDocument, Measured, RungView
 
 
-def _metric(found: Measured | None) -> str:
+def metric(found: Measured | None) -> str:
+    """A metric as a reader sees it: median, smallest and largest, repetitions."""
     if found is None:
         return "-"
     span = "" if found.min is None else f" ({found.min:g}-{found.max:g})"
     return f"{found.median:g}{span}{f' n={found.n}' if found.n else ''}"
 
 
-def _names(doc: LadderDocument) -> list[str]:
+def names_of(doc: LadderDocument) -> list[str]:
     """All metrics, the primary one first."""
     names = dict.fromkeys(name for rung in doc.rungs for name in rung.metrics)
     return sorted(names, key=lambda n: n != doc.primary)
 
 
-def _verdict(rung: RungView) -> str:
+def verdict(rung: RungView) -> str:
+    """Kept, reverted, closed, blocked or retracted; and whether it became the incumbent."""
     status = "RETRACTED" if rung.retracted else rung.status
     return f"{status}, new incumbent" if rung.incumbent else status
 
@@ -33,7 +34,7 @@ def _date(ns: int) -> str:
     return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _words(rung: RungView) -> list[str]:
+def words(rung: RungView) -> list[str]:
     """All that was ever said of a rung, in order."""
     out = [rung.note] if rung.note else []
     if rung.difference:
@@ -47,7 +48,8 @@ def _words(rung: RungView) -> list[str]:
     return out
 
 
-def _closing(doc: LadderDocument) -> list[str]:
+def closing(doc: LadderDocument) -> list[str]:
+    """What the whole ladder says: incumbents, total gain, the rule."""
     out = []
     if doc.incumbents:
         out.append("incumbents: " + " -> ".join(reign.name for reign in doc.incumbents))
@@ -60,7 +62,7 @@ def _closing(doc: LadderDocument) -> list[str]:
 
 def show(doc: LadderDocument, con: Console) -> None:
     """The ladder in the terminal."""
-    names = _names(doc)
+    names = names_of(doc)
     columns = [
         Column("#"),
         Column("rung", numeric=False),
@@ -73,15 +75,15 @@ def show(doc: LadderDocument, con: Console) -> None:
             str(r.number),
             r.name,
             r.change,
-            *[_metric(r.metrics.get(n)) for n in names],
-            _verdict(r),
+            *[metric(r.metrics.get(n)) for n in names],
+            verdict(r),
         ]
         for r in doc.rungs
     ]
     table(f"Ladder {doc.ladder}", columns, rows, con)
     for rung in doc.rungs:
-        con.print(f"{rung.number} {rung.name}: {'; '.join(_words(rung))}", soft_wrap=True)
-    for line in _closing(doc):
+        con.print(f"{rung.number} {rung.name}: {'; '.join(words(rung))}", soft_wrap=True)
+    for line in closing(doc):
         con.print(line, soft_wrap=True)
 
 
@@ -92,53 +94,14 @@ def _cell(text: str) -> str:
 
 def markdown(doc: LadderDocument) -> str:
     """The ladder as a Markdown document."""
-    names = _names(doc)
+    names = names_of(doc)
     head = ["#", "rung", "change", *names, "verdict", "record"]
     lines = [f"# Ladder {_cell(doc.ladder)}", "", "| " + " | ".join(map(_cell, head)) + " |"]
     lines.append("|" + " --- |" * len(head))
     for r in doc.rungs:
-        cells = [r.name, r.change, *[_metric(r.metrics.get(n)) for n in names]]
+        cells = [r.name, r.change, *[metric(r.metrics.get(n)) for n in names]]
         cells = [f"~~{_cell(c)}~~" if r.retracted and c != "-" else _cell(c) for c in cells]
-        verdict = f"**{_verdict(r)}**" if r.incumbent or r.retracted else _verdict(r)
-        cells = [str(r.number), *cells, verdict, _cell("; ".join(_words(r)))]
+        said = f"**{verdict(r)}**" if r.incumbent or r.retracted else verdict(r)
+        cells = [str(r.number), *cells, said, _cell("; ".join(words(r)))]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *[f"- {_cell(line)}" for line in _closing(doc)]]) + "\n"
-
-
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { border-bottom: 1px solid #8886; padding: .4rem .6rem; text-align: left; }
-td { vertical-align: top; }
-td.n { font-variant-numeric: tabular-nums; white-space: nowrap; }
-tr.retracted td.x { text-decoration: line-through; opacity: .6; }
-tr.incumbent td { font-weight: 600; }
-td.record { font-weight: 400 !important; font-size: 13px; }
-"""
-
-
-def html(doc: LadderDocument) -> str:
-    """The ladder as one page that opens offline."""
-    names = _names(doc)
-    head = "".join(
-        f"<th>{escape(n)}</th>" for n in ["#", "rung", "change", *names, "verdict", "record"]
-    )
-    rows = []
-    for r in doc.rungs:
-        kind = "retracted" if r.retracted else "incumbent" if r.incumbent else ""
-        cells = f"<td class=n>{r.number}</td><td class=x>{escape(r.name)}</td>"
-        cells += f"<td class=x>{escape(r.change)}</td>"
-        for n in names:
-            cells += f'<td class="n x">{escape(_metric(r.metrics.get(n)))}</td>'
-        words = "<br>".join(escape(w) for w in _words(r))
-        cells += f"<td>{escape(_verdict(r))}</td><td class=record>{words}</td>"
-        rows.append(f"<tr class='{kind}'>{cells}</tr>")
-    closing = "".join(f"<p>{escape(line)}</p>" for line in _closing(doc))
-    title = f"Ladder {escape(doc.ladder)}"
-    return (
-        f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{title}</title>"
-        f"<meta name=viewport content='width=device-width'><style>{STYLE}</style>"
-        f"<h1>{title}</h1><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        f"{closing}</html>\n"
-    )
+    return "\n".join([*lines, "", *[f"- {_cell(line)}" for line in closing(doc)]]) + "\n"

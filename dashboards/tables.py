@@ -55,6 +55,8 @@ class Table:
     #: rows that exist, where not all are in `rows`
     total: int | None = None
     swatches: dict[str, str] = field(default_factory=dict)
+    #: rows that were taken back: shown struck through
+    struck: frozenset[int] = frozenset()
 
     def first(self, most: int) -> Table:
         """The table cut to its first rows, saying so."""
@@ -70,4 +72,5 @@ class Table:
             0,
             len(self.rows),
             self.swatches,
+            self.struck,
         )

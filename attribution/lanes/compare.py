@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from lanescope._version import __version__
 from lanescope.attribution.lanes import deltas
 from lanescope.attribution.lanes.comparable import Verdict, gpu, graph_trace, held_against
@@ -125,6 +127,9 @@ def _no_lane_files(lanes: Sequence[Lane]) -> Abstention:
     )
 
 
+_SHARES = np.arange(0, 101, 5) / 100
+
+
 def _side(lane: Lane) -> LaneSide:
     doc = lane.document
     n = lane.steps
@@ -144,6 +149,7 @@ def _side(lane: Lane) -> LaneSide:
         wall_ms=int(lane.wall.sum()) / n / 1e6 if n else None,
         busy_ms=int(lane.busy.sum()) / n / 1e6 if n else None,
         sum_ms=int(lane.total.sum()) / n / 1e6 if n else None,
+        wall_quantiles_ms=[float(q) / 1e6 for q in np.quantile(lane.wall, _SHARES)] if n else [],
         accepted_per_step=lane.accepted,
         accepted_basis=lane.accepted_basis,
         facts=lane.facts,

@@ -6,27 +6,29 @@ import plotly.graph_objects as go
 
 from lanescope.dashboards.figures import look
 from lanescope.dashboards.names import for_plot
-from lanescope.schemas.documents.comparison import PairDocument, Trend, Waterfall
+from lanescope.schemas.documents.comparison import LaneSide, PairDocument, Trend, Waterfall
 
 MORE, LESS = "#ce4f4f", "#3f9f5f"
 
 
 def waterfall(found: Waterfall, incumbent: str, candidate: str) -> go.Figure:
-    """From one lane's step to the other's: a bar a bucket, closing exactly."""
-    names = [for_plot(incumbent), *(for_plot(b.bucket) for b in found.bars), for_plot(candidate)]
-    values = [found.from_ns, *(b.delta_ns for b in found.bars), found.to_ns]
+    """From one lane's step to the other's: a bar a bucket that changed, closing exactly."""
+    bars = [b for b in found.bars if b.delta_ns]
+    names = [for_plot(incumbent), *(for_plot(b.bucket) for b in bars), for_plot(candidate)]
+    values = [found.from_ns, *(b.delta_ns for b in bars), found.to_ns]
     figure = look.figure(
         380,
         showlegend=False,
         yaxis={"title": {"text": "ms per step"}, "zeroline": False},
-        xaxis={"showgrid": False, "type": "category"},
+        xaxis={"showgrid": False, "zeroline": False},
+        uniformtext={"mode": "hide", "minsize": 9},
         margin={"l": 56, "r": 16, "t": 24, "b": 70},
     )
     figure.add_waterfall(
         # a name may stand twice: places are numbers, names their labels
         x=list(range(len(names))),
         y=[round(v / 1e6, 6) for v in values],
-        measure=["absolute", *["relative"] * len(found.bars), "total"],
+        measure=["absolute", *["relative"] * len(bars), "total"],
         text=[f"{v / 1e6:+.3f}" if 0 < i < len(values) - 1 else f"{v / 1e6:.3f}"
               for i, v in enumerate(values)],
         textposition="outside",
@@ -76,6 +78,26 @@ def deltas(pair: PairDocument) -> go.Figure:
         text=[f"{for_plot(d.metric)}: {d.certainty}" for d in rows],
         hovertemplate="%{text}<br>%{x:+.3f} ms<extra></extra>",
     )
+    return figure
+
+
+def distributions(lanes: list[LaneSide]) -> go.Figure:
+    """How the steps of each lane spread: the share of them that took at most so long."""
+    figure = look.figure(
+        320,
+        xaxis={"title": {"text": "wall of a step, ms"}, "zeroline": False},
+        yaxis={"title": {"text": "share of the steps, %"}, "range": [0, 102]},
+    )
+    for number, lane in enumerate(lanes):
+        last = len(lane.wall_quantiles_ms) - 1
+        figure.add_scatter(
+            x=[round(v, 6) for v in lane.wall_quantiles_ms],
+            y=[round(100 * i / last, 3) for i in range(last + 1)],
+            mode="lines",
+            name=for_plot(lane.name),
+            line={"width": 2, "color": look.PALETTE[number % len(look.PALETTE)]},
+            hovertemplate="%{y:.0f} % take at most %{x:.3f} ms<extra>%{fullData.name}</extra>",
+        )
     return figure
 
 

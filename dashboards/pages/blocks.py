@@ -12,6 +12,10 @@ from lanescope.dashboards.tables import Table
 MOST_ROWS = 1000
 
 
+#: what is to be said, what to do about it; True: withheld or said for completeness, no alarm
+Notice = tuple[str, str] | tuple[str, str, bool]
+
+
 @dataclass(frozen=True)
 class Tile:
     """A figure that a reader looks for first."""
@@ -37,7 +41,7 @@ def page(
     title: str,
     lead: str,
     blocks: Sequence[Block],
-    notices: Sequence[tuple[str, str]] = (),
+    notices: Sequence[Notice] = (),
     tiles: Sequence[Tile] = (),
     card: Sequence[tuple[str, str]] = (),
 ) -> str:

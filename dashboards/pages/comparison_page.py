@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lanescope.dashboards import comparison_tables as tables
 from lanescope.dashboards.figures import comparison as figures
-from lanescope.dashboards.pages.blocks import Block, page
+from lanescope.dashboards.pages.blocks import Block, Notice, page
 from lanescope.dashboards.pages.rendering import plot
 from lanescope.schemas.documents.comparison import ComparisonDocument, PairDocument
 
@@ -19,6 +19,11 @@ def comparison_page(doc: ComparisonDocument) -> str:
             tables=[tables.lanes(doc), tables.differs(doc)],
         )
     ]
+    spread = [lane for lane in doc.lanes if len(lane.wall_quantiles_ms) > 1]
+    if spread:
+        told = "Share of the steps by wall, lane by lane"
+        drawn = plot(figures.distributions(spread), "distributions", told)
+        blocks.append(Block("spread", "How the steps spread", "", [drawn]))
     for number, pair in enumerate(doc.pairs):
         blocks += _pair(pair, number, len(doc.pairs) > 1)
     if doc.trend:
@@ -35,8 +40,8 @@ def comparison_page(doc: ComparisonDocument) -> str:
                 f"layer-step (R2 {doc.model.r2:.3f}, n {doc.model.n}). {doc.model.verdict}",
             )
         )
-    notices = [(w.message, w.advice) for w in doc.warnings]
-    notices += [(f"withheld: {a.what}: {a.why}", a.remedy) for a in doc.abstained]
+    notices: list[Notice] = [(w.message, w.advice) for w in doc.warnings]
+    notices += [(f"withheld: {a.what}: {a.why}", a.remedy, True) for a in doc.abstained]
     title = " / ".join(lane.name for lane in doc.lanes)
     lead = doc.pairs[0].headline if len(doc.pairs) == 1 else f"{len(doc.lanes)} lanes"
     return page(title, lead, blocks, notices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lanescope.dashboards import window_tables as tables
 from lanescope.dashboards.figures import window as figures
-from lanescope.dashboards.pages.blocks import Block, Tile, page
+from lanescope.dashboards.pages.blocks import Block, Notice, Tile, page
 from lanescope.dashboards.pages.rendering import plot
 from lanescope.schemas.documents.windowrecord import ProbeRecord, Span, WindowRecord
 
@@ -74,8 +74,8 @@ def _tiles(record: WindowRecord) -> list[Tile]:
     return out
 
 
-def _notices(record: WindowRecord) -> list[tuple[str, str]]:
-    out = []
+def _notices(record: WindowRecord) -> list[Notice]:
+    out: list[Notice] = []
     for span in record.spans:
         if not span.ok and span.part != "whole":
             out.append((f"{span.name} failed", span.note))

@@ -57,7 +57,7 @@ def command(
     from lanescope.attribution.lanes.probes import is_speed_lane
 
     if all(map(is_speed_lane, lanes)):
-        return _speed(lanes, out, force, as_json, plain)
+        return _speed(lanes, out, html, force, as_json, plain)
     from lanescope.attribution.lanes.compare import compare
     from lanescope.dashboards import comparison_text
     from lanescope.dashboards.terminal import console
@@ -89,7 +89,12 @@ def command(
 
 
 def _speed(
-    lanes: tuple[str, ...], out: Path | None, force: bool, as_json: bool, plain: bool
+    lanes: tuple[str, ...],
+    out: Path | None,
+    html: Path | None,
+    force: bool,
+    as_json: bool,
+    plain: bool,
 ) -> int:
     """Probe rows: the last lane against the others as controls; no bars, so no verdict."""
     from lanescope.attribution.lanes.probes import read_lane
@@ -103,6 +108,10 @@ def _speed(
     text = found.model_dump_json(indent=1) + "\n"
     if out is not None:
         write_text(out, text, force)
+    if html is not None:
+        from lanescope.dashboards.pages.speed_page import speed_page
+
+        write_text(html, speed_page(found), force)
     if as_json:
         sys.stdout.write(text)
     else:

@@ -53,6 +53,7 @@ from lanescope.schemas.errors import UsageError
 )
 @click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write a Markdown summary.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write the page (one file).")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the document (JSON).")
 @click.option("--force", is_flag=True, help="Overwrite the files named.")
 @click.option("--record", is_flag=True, help="Keep the verdict in the catalogue.")
@@ -76,6 +77,7 @@ def command(
     freeze: bool,
     junit: Path | None,
     markdown: Path | None,
+    html: Path | None,
     out: Path | None,
     force: bool,
     record: bool,
@@ -131,6 +133,10 @@ def command(
         parsed, sha256, str(rules), age(rules, sha256, evidence.files, epoch), evidence, post_hoc
     )
     _write(document, junit, markdown, out, force)
+    if html is not None:
+        from lanescope.dashboards.pages.speed_page import gate_page
+
+        write_text(html, gate_page(document), force)
     if record:
         _record(document, catalogue)
     if as_json:

@@ -126,8 +126,12 @@ def show(
         return
     if kind == "json":
         text = document.model_dump_json(indent=1, by_alias=True) + "\n"
+    elif kind == "html":
+        from lanescope.dashboards.pages.ladder_page import ladder_page
+
+        text = ladder_page(document)
     else:
-        text = views.html(document) if kind == "html" else views.markdown(document)
+        text = views.markdown(document)
     if out is None:
         sys.stdout.write(text)
     else:

@@ -38,6 +38,9 @@ class LaneSide(_Part):
     wall_ms: float | None
     busy_ms: float | None
     sum_ms: float | None
+    wall_quantiles_ms: list[float] = Field(
+        default_factory=list, description="of its steps' wall: 0, 5, ..., 100 %"
+    )
     accepted_per_step: float | None = Field(description="tokens a step yields; null: not known")
     accepted_basis: str = ""
     facts: dict[str, float | int | str | bool | None] = Field(
