@@ -47,13 +47,13 @@ def deltas(pair: PairDocument, number: int) -> Table:
         Col("metric", "figure"),
         Col("incumbent_ms", "incumbent ms", 3),
         Col("candidate_ms", "candidate ms", 3),
-        Col("delta_ms", "difference", 3),
-        Col("low_ms", "low", 3, hint="of the 95 % interval"),
-        Col("high_ms", "high", 3),
+        Col("delta_ms", "difference", 4),
+        Col("low_ms", "low", 4, hint="of the 95 % interval"),
+        Col("high_ms", "high", 4),
         Col("sign", "sign"),
         Col("certainty", "certainty"),
         Col("p_family", "p", 4, hint="corrected for looking at every row"),
-        Col("median_delta_ms", "of medians", 3),
+        Col("median_delta_ms", "of medians", 4),
     )
     rows = [[getattr(d, c.key) for c in cols] for d in pair.deltas]
     shades = {d.metric: bucket_colours([d.metric])[d.metric] for d in pair.deltas}
@@ -82,7 +82,7 @@ def kernels(pair: PairDocument, number: int) -> Table:
         Col("change", "change"),
         Col("incumbent_ms", "incumbent ms", 3),
         Col("candidate_ms", "candidate ms", 3),
-        Col("delta_ms", "difference", 3),
+        Col("delta_ms", "difference", 4),
         Col("incumbent_launches", "launches", 1),
         Col("candidate_launches", "launches now", 1),
     )

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from lanescope.dashboards.tables import Col, Table, Value
 from lanescope.schemas.documents.attribution import AttributionDocument
-from lanescope.schemas.documents.misses import Interval
+from lanescope.schemas.documents.misses import Interval, ScoreRow
 
 
 def tables(doc: AttributionDocument) -> list[Table]:
     """All tables of row copies."""
     return [summary(doc), tensors(doc), layers(doc), link(doc), what_if(doc)]
+
+
+def scorecard(row: ScoreRow) -> Table:
+    """One row a figure of the estimate against exact counts."""
+    cols = (Col("figure", "figure"), Col("value", "value", 4), Col("unit", "unit"))
+    rows: list[list[Value]] = [
+        ["counts told exactly", row.exact, "share of layer-steps"],
+        ["counts in their 95 % interval", row.covered, "share of layer-steps"],
+        ["exact among disturbed ones", row.disturbed_exact, "share of disturbed layer-steps"],
+        ["width of an interval", row.mean_width, "rows"],
+        ["true mean", row.mean_true, "misses per layer-step"],
+        ["estimated mean", row.mean_estimate, "misses per layer-step"],
+        ["error of the mean", 100 * row.mean_error, "% of the true mean"],
+    ]
+    held = "holds" if row.mean_covered else "does not hold"
+    note = f"{row.layer_steps:,} layer-steps against the engine's own counts. The window's 95 % interval {held} the true mean."
+    return Table("scorecard", "Scorecard", cols, rows, note)
 
 
 def _three(value: Interval | None) -> list[Value]:

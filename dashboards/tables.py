@@ -37,8 +37,13 @@ class Col:
         if self.decimals is None or isinstance(value, str):
             return str(value)
         if self.percent:
-            return f"{value:.{self.decimals}%}"
-        return f"{value / self.scale:,.{self.decimals}f}"
+            return _no_minus_zero(f"{value:.{self.decimals}%}")
+        return _no_minus_zero(f"{value / self.scale:,.{self.decimals}f}")
+
+
+def _no_minus_zero(text: str) -> str:
+    """What rounds to nothing has no sign."""
+    return text.lstrip("-") if not text.strip("-0.,%") else text
 
 
 @dataclass(frozen=True)

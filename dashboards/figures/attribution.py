@@ -158,6 +158,7 @@ def steps_over_time(closeup: Closeup) -> go.Figure:
                 "side": "right",
                 # in the lower part of the picture, clear of the times
                 "range": [0, 2.5 * max(max(s.misses or [0]) for s in missing) or 1],
+                "tickmode": "auto",
                 "nticks": 5,
                 "showgrid": False,
                 "zeroline": False,

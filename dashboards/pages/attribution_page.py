@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lanescope.attribution.output import default_folder
 from lanescope.dashboards import attribution_tables
 from lanescope.dashboards.attribution_text import launch_words
 from lanescope.dashboards.figures import attribution as figures
@@ -15,6 +16,8 @@ from lanescope.dashboards.pages.summary_page import summary_page
 from lanescope.dashboards.tables import Col, Table
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.closeup import Closeup, OddStep, StepCloseup
+from lanescope.schemas.documents.misses import ScoreRow
+from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.units import significant
 
 if TYPE_CHECKING:
@@ -46,19 +49,36 @@ _MILD = ("warm-up", "short-names", "phases-inferred")
 _PICKS = {"median": "Median step", "p95": "95th percentile", "slowest": "Slowest"}
 
 
-def write(result: Attribution, folder: Path) -> None:
-    """Write the page into `folder`."""
+def write(result: Attribution, folder: Path, truth: Path | None = None) -> None:
+    """Write the page into `folder`.
+
+    truth: a sidecar of exact counts; by default NAME.truth.json beside the trace, where it fits.
+    """
     from lanescope.attribution.closeup import closeup
 
     if result.document.summary is not None:
         (folder / REPORT).write_text(summary_page(result.document), encoding="utf-8")
         return
-    page = attribution_page(result.document, closeup(result.analysis, result.layer_steps))
+    close = closeup(result.analysis, result.layer_steps)
+    page = attribution_page(result.document, close, _scorecard(result, truth))
     (folder / REPORT).write_text(page, encoding="utf-8")
 
 
-def attribution_page(doc: AttributionDocument, close: Closeup) -> str:
-    """The page as text: the same bytes for the same values."""
+def _scorecard(result: Attribution, truth: Path | None) -> ScoreRow | None:
+    path = Path(result.document.trace.path)
+    beside = path.with_name(f"{default_folder(path).stem}.truth.json")
+    if truth is None and not beside.is_file():
+        return None
+    try:
+        return result.score(truth or beside)
+    except UnusableInput:  # another trace's sidecar, or a trace without row copies
+        if truth is not None:
+            raise
+        return None
+
+
+def attribution_page(doc: AttributionDocument, close: Closeup, card: ScoreRow | None = None) -> str:
+    """The page as text: the same bytes for the same values. card: misses against exact counts."""
     tables = {t.id: t.first(MOST_ROWS) for t in attribution_tables.tables(doc)}
     plots: dict[str, Any] = {"step_bars": None, "steps": None}
     if doc.steps:
@@ -70,7 +90,7 @@ def attribution_page(doc: AttributionDocument, close: Closeup) -> str:
             figures.steps_over_time(close), "steps-over-time", "Wall and busy time of each step"
         )
     closeups = [_closeup(c) for c in close.closeups]
-    copies = copies_page.blocks(doc, close)
+    copies = copies_page.blocks(doc, close, card)
     present = {
         "step": "buckets" in tables,
         "steps": bool(close.series),
@@ -133,7 +153,7 @@ def _tiles(doc: AttributionDocument) -> list[dict[str, str]]:
     if steps and steps.wall_ms and steps.idle_ns:
         wall = steps.wall_ms
         tiles.append(
-            _tile("p50 / p95", f"{significant(wall.p50, 3)} / {significant(wall.p95, 3)}", "ms")
+            _tile("p50 / p95, ms", f"{significant(wall.p50, 3)} / {significant(wall.p95, 3)}")
         )
         if steps.period_ms:
             tiles.append(

@@ -9,6 +9,7 @@ from lanescope.dashboards.figures import copies as figures
 from lanescope.dashboards.pages.rendering import plot
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.closeup import Closeup
+from lanescope.schemas.documents.misses import ScoreRow
 
 
 def note(doc: AttributionDocument) -> str:
@@ -23,8 +24,10 @@ def note(doc: AttributionDocument) -> str:
     return f"{told}: {doc.misses.identifiability.reason}"
 
 
-def blocks(doc: AttributionDocument, close: Closeup) -> list[dict[str, Any]]:
-    """What the section shows, in order."""
+def blocks(
+    doc: AttributionDocument, close: Closeup, card: ScoreRow | None = None
+) -> list[dict[str, Any]]:
+    """What the section shows, in order. card: the misses against exact counts."""
     out: list[dict[str, Any]] = []
 
     def add(title: str, words: str, figure: Any = None, table: Any = None) -> None:
@@ -45,6 +48,8 @@ def blocks(doc: AttributionDocument, close: Closeup) -> list[dict[str, Any]]:
         bins = f" A column is {found.steps_per_bin} steps." if found.steps_per_bin > 1 else ""
         figure = plot(figures.heat(found), f"miss-heat-{i}", "Missed rows by layer and step")
         add("Misses by layer and step", f"Missed rows per layer-step.{where}{bins}", figure)
+    if card is not None:
+        add("", "", table=copies_tables.scorecard(card))
     for table in copies_tables.tables(doc):
         if table.rows:
             add("", "", table=table.first(500))

@@ -60,7 +60,7 @@
     const { data, layout } = spec(div);
     for (const [path, value] of Object.entries(themed(div))) assign(layout, path, value);
     if (div.clientWidth < 560) { // a narrow screen: legends below, smaller margins
-      layout.margin = Object.assign({}, layout.margin, { l: Math.min(layout.margin.l, 64), r: 6 });
+      layout.margin = Object.assign({}, layout.margin, { l: Math.min(layout.margin.l, 64), r: layout.yaxis2 && layout.yaxis2.side === "right" ? 40 : 6 });
       layout.font.size = 11;
       if (layout.meta && layout.meta.narrow) {
         for (const [path, value] of Object.entries(layout.meta.narrow)) assign(layout, path, value);

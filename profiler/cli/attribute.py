@@ -117,7 +117,7 @@ def command(
             click.echo(document.model_dump_json(indent=1, by_alias=True))
         else:
             say("writing")
-            output.write(result, folder, lambda f: attribution_page.write(result, f))
+            output.write(result, folder, lambda f: attribution_page.write(result, f, truth))
     if not as_json:
         con = console(plain=plain)
         attribution_text.show(document, con)
