@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lanescope.dashboards import copies_text, summary_text
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.terminal import Column, sentence, table
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.units import duration, significant
 
@@ -44,9 +44,9 @@ def show(doc: AttributionDocument, con: Console) -> None:
         summary_text.show(doc, con)
         return
     for i, line in enumerate(verdict_lines(doc)):
-        con.print(Text(line, style="bold" if i == 0 else ""), soft_wrap=True)
+        sentence(con, Text(line, style="bold" if i == 0 else ""))
     if doc.launches and doc.launches.verdict != "unknown":
-        con.print(Text(f"{doc.launches.verdict}: {doc.launches.verdict_evidence}"), soft_wrap=True)
+        sentence(con, Text(f"{doc.launches.verdict}: {doc.launches.verdict_evidence}"))
     if doc.steps:
         _buckets(doc, con)
     copies_text.show(doc, con)
@@ -54,11 +54,9 @@ def show(doc: AttributionDocument, con: Console) -> None:
     if doc.launches:
         _launches(doc, con)
     for warning in doc.warnings:
-        con.print(
-            Text(f"warning [{warning.code}] {warning.message}: {warning.advice}"), soft_wrap=True
-        )
+        sentence(con, Text(f"warning [{warning.code}] {warning.message}: {warning.advice}"))
     for item in doc.abstained:
-        con.print(Text(f"withheld: {item.what}: {item.why} ({item.remedy})"), soft_wrap=True)
+        sentence(con, Text(f"withheld: {item.what}: {item.why} ({item.remedy})"))
 
 
 def _buckets(doc: AttributionDocument, con: Console) -> None:
@@ -158,13 +156,13 @@ def launch_words(doc: AttributionDocument) -> str:
 
 
 def _launches(doc: AttributionDocument, con: Console) -> None:
-    con.print(Text(launch_words(doc)), soft_wrap=True)
+    sentence(con, Text(launch_words(doc)))
     if doc.prefill:
         layer = f", {doc.prefill.ms_per_layer:.3f} ms a layer" if doc.prefill.ms_per_layer else ""
-        con.print(
+        sentence(
+            con,
             Text(
                 f"Prefill: {doc.prefill.instances} of {doc.prefill.sum_ms_per_instance:,.2f} ms "
                 f"GPU time each{layer}"
             ),
-            soft_wrap=True,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.terminal import Column, sentence, table
 from lanescope.schemas.documents.comparison import (
     ComparisonDocument,
     MetricDelta,
@@ -26,7 +26,7 @@ DELTAS = (
     Column("per step", numeric=False),
     Column("before"),
     Column("after"),
-    Column("sign", numeric=False),
+    Column("sign", numeric=False, drop_order=1),
     Column("change"),
     Column("95 %"),
     Column("certainty", numeric=False),
@@ -78,37 +78,37 @@ def show(doc: ComparisonDocument, con: Console) -> None:
     for differs in doc.differs:
         note = f" ({differs.note})" if differs.note else ""
         values = " | ".join(differs.values)
-        con.print(f"differs: {differs.what}: {values}: {differs.effect}{note}", soft_wrap=True)
+        sentence(con, f"differs: {differs.what}: {values}: {differs.effect}{note}")
     for pair in doc.pairs:
         _pair(pair, con)
     _axis(doc, con)
     for finding in doc.warnings:
-        con.print(f"! {finding.message}. {finding.advice}", soft_wrap=True)
+        sentence(con, f"! {finding.message}. {finding.advice}")
     for gap in doc.abstained:
-        con.print(f"? {gap.what}: {gap.why}. {gap.remedy}", soft_wrap=True)
+        sentence(con, f"? {gap.what}: {gap.why}. {gap.remedy}")
     for pair in doc.pairs:
-        con.print(pair.headline, soft_wrap=True)
+        sentence(con, pair.headline)
 
 
 def _pair(pair: PairDocument, con: Console) -> None:
     con.print()
     title = f"{pair.candidate} against {pair.incumbent}"
     for refusal in (*pair.refused, *pair.withheld):
-        con.print(f"withheld: {refusal.what}: {refusal.why}. {refusal.remedy}", soft_wrap=True)
+        sentence(con, f"withheld: {refusal.what}: {refusal.why}. {refusal.remedy}")
     if pair.refused:
         return
     how = "step by step" if pair.paired else "two samples of steps"
     table(f"{title}, ms a step, {how}", DELTAS, [_delta(d) for d in pair.deltas], con)
-    con.print(
+    sentence(
+        con,
         "halves: each lane's own steps, one half against the other: what no change looks like",
-        soft_wrap=True,
     )
     wall = pair.deltas[0]
-    con.print(
+    sentence(
+        con,
         f"median step: {_ms(wall.median_incumbent_ms)} before, {_ms(wall.median_candidate_ms)} "
         f"after, {_small(wall.median_delta_ms)} "
         f"[{_small(wall.median_low_ms)}, {_small(wall.median_high_ms)}]",
-        soft_wrap=True,
     )
     if pair.waterfall is not None:
         _waterfall(pair, con)
@@ -192,14 +192,15 @@ def _axis(doc: ComparisonDocument, con: Console) -> None:
         points = sorted(doc.trend.points, key=lambda p: p.x)
         rows = [[f"{p.x:g}", p.lane, _ms(p.wall_ms), _ms(p.misses)] for p in points]
         table(f"Over {doc.trend.axis}", columns, rows, con)
-        con.print(
+        sentence(
+            con,
             f"the step {doc.trend.direction} with {doc.trend.axis}: "
-            f"{doc.trend.wall_slope_ms:+.4g} ms a unit (least squares)"
+            f"{doc.trend.wall_slope_ms:+.4g} ms a unit (least squares)",
         )
     if doc.model is not None:
         found = doc.model
-        con.print(
+        sentence(
+            con,
             f"step_ms = {found.base_ms:.3f} + {found.ms_per_miss:.3f} x misses per layer-step "
             f"(R2 {found.r2:.3f}, {found.n} lanes): {found.verdict}",
-            soft_wrap=True,
         )

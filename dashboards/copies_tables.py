@@ -25,7 +25,10 @@ def scorecard(row: ScoreRow) -> Table:
         ["error of the mean", 100 * row.mean_error, "% of the true mean"],
     ]
     held = "holds" if row.mean_covered else "does not hold"
-    note = f"{row.layer_steps:,} layer-steps against the engine's own counts. The window's 95 % interval {held} the true mean."
+    note = (
+        f"{row.layer_steps:,} layer-steps against the engine's own counts. "
+        f"The window's 95 % interval {held} the true mean."
+    )
     return Table("scorecard", "Scorecard", cols, rows, note)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.terminal import Column, sentence, table
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.misses import EngineHits, Interval, Link, Misses, ScoreRow
 from lanescope.schemas.documents.model import CostModel, ModelDocument, WhatIf
@@ -24,12 +24,12 @@ def show(doc: AttributionDocument, con: Console) -> None:
     """Print what the row copies say; nothing where there are none."""
     if doc.misses is not None:
         for line in miss_lines(doc.misses):
-            con.print(Text(line), soft_wrap=True)
+            sentence(con, Text(line))
         _levels(doc.misses, con)
     if doc.link is not None:
-        con.print(Text(link_line(doc.link)), soft_wrap=True)
+        sentence(con, Text(link_line(doc.link)))
     if doc.model is not None:
-        con.print(Text(model_line(doc.model)), soft_wrap=True)
+        sentence(con, Text(model_line(doc.model)))
         what_if(doc.model.what_if, con)
 
 
@@ -147,47 +147,45 @@ def scorecard(rows: list[tuple[str, ScoreRow]], con: Console) -> None:
 
 def hits(found: EngineHits, findings: list[Finding], other: Misses | None, con: Console) -> None:
     """What the engine's log says, beside the estimate where there is one."""
-    con.print(
+    sentence(
+        con,
         Text(
             f"{found.lines} lines, {found.steps:,.0f} steps per layer:"
             f" {with_interval(found.misses)} misses per layer-step, weighted by steps"
             f" ({found.misses_unweighted:.3f} as a plain mean over lines)",
             style="bold",
         ),
-        soft_wrap=True,
     )
     if found.hit_rate is not None:
-        con.print(
+        sentence(
+            con,
             Text(
                 f"Hit rate {with_interval(found.hit_rate)} of {found.routed_rows:g} routed rows"
                 f" ({found.routed_rows_basis})"
             ),
-            soft_wrap=True,
         )
     else:
-        con.print(Text("withheld: hit rate: routed rows not known (--routed-rows)"), soft_wrap=True)
+        sentence(con, Text("withheld: hit rate: routed rows not known (--routed-rows)"))
     if found.printed_hit_unweighted is not None:
         made = (
             f", made with {found.printed_denominator:.1f} rows" if found.printed_denominator else ""
         )
-        con.print(
+        sentence(
+            con,
             Text(
                 f"Printed HIT {found.printed_hit_unweighted:.4f} as a plain mean{made};"
                 f" {found.printed_negative} lines below zero"
             ),
-            soft_wrap=True,
         )
     if other is not None:
-        con.print(
+        sentence(
+            con,
             Text(
                 f"By the copy durations {with_interval(other.per_layer_step)} misses per layer-step"
             ),
-            soft_wrap=True,
         )
     for finding in findings:
-        con.print(
-            Text(f"warning [{finding.code}] {finding.message}: {finding.advice}"), soft_wrap=True
-        )
+        sentence(con, Text(f"warning [{finding.code}] {finding.message}: {finding.advice}"))
 
 
 def model_document(found: ModelDocument, con: Console) -> None:
@@ -198,22 +196,22 @@ def model_document(found: ModelDocument, con: Console) -> None:
         if found.slope_GBps and found.counted_bytes:
             rate = f"; {found.slope_GBps:.1f} GB/s at {found.counted_bytes:,} bytes a row"
         terms = "".join(f" {value:+.3f} x {name}" for name, value in found.terms.items())
-        con.print(
+        sentence(
+            con,
             Text(
                 f"Step = {fit.base_ms:.3f} ms + {with_interval(fit.ms_per_miss)} ms x misses per"
                 f" layer-step{terms}",
                 style="bold",
             ),
-            soft_wrap=True,
         )
-        con.print(
+        sentence(
+            con,
             Text(
                 f"R2 {fit.r2:.3f}, RMSE {fit.rmse_ms:.3f} ms, {fit.n} windows, weights:"
                 f" {found.weights}{rate}"
             ),
-            soft_wrap=True,
         )
-    con.print(Text(found.verdict[0].upper() + found.verdict[1:]), soft_wrap=True)
+    sentence(con, Text(found.verdict[0].upper() + found.verdict[1:]))
     columns = [
         Column("window", numeric=False),
         Column("lane", numeric=False),
@@ -239,19 +237,19 @@ def model_document(found: ModelDocument, con: Console) -> None:
     lanes = [w for w in found.within if w.ms_per_miss is not None]
     for lane in lanes:
         assert lane.ms_per_miss is not None
-        con.print(
+        sentence(
+            con,
             Text(
                 f"within {lane.lane}: {with_interval(lane.ms_per_miss)} ms per miss"
                 f" (R2 {lane.r2:.2f}, {lane.n} points)"
             ),
-            soft_wrap=True,
         )
     for p in found.predictions:
         at = f"hit rate {p.hit_rate:.3f}, " if p.hit_rate is not None else ""
         tokens = f", {with_interval(p.tok_s, 2)} tok/s" if p.tok_s else ""
         outside = "" if p.inside_range else " (OUTSIDE the measured range)"
-        con.print(
+        sentence(
+            con,
             Text(f"At {at}{p.misses:.2f} misses: {with_interval(p.ms)} ms{tokens}{outside}"),
-            soft_wrap=True,
         )
     what_if(found.what_if, con)

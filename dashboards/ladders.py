@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.terminal import Column, sentence, table
 from lanescope.schemas.documents.ladder import LadderDocument, Measured, RungView
 
 
@@ -82,9 +82,9 @@ def show(doc: LadderDocument, con: Console) -> None:
     ]
     table(f"Ladder {doc.ladder}", columns, rows, con)
     for rung in doc.rungs:
-        con.print(f"{rung.number} {rung.name}: {'; '.join(words(rung))}", soft_wrap=True)
+        sentence(con, f"{rung.number} {rung.name}: {'; '.join(words(rung))}")
     for line in closing(doc):
-        con.print(line, soft_wrap=True)
+        sentence(con, line)
 
 
 def _cell(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.terminal import Column, sentence, table
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.units import duration, significant
 
@@ -45,25 +45,23 @@ def _counts(doc: AttributionDocument) -> str:
 def show(doc: AttributionDocument, con: Console) -> None:
     """Print the whole answer."""
     for i, line in enumerate(verdict_lines(doc)):
-        con.print(Text(line, style="bold" if i == 0 else ""), soft_wrap=True)
+        sentence(con, Text(line, style="bold" if i == 0 else ""))
     if doc.buckets:
         _buckets(doc, con)
     _phases(doc, con)
     _prefill(doc, con)
     if doc.launches:
         account = doc.launches
-        con.print(
+        sentence(
+            con,
             Text(
                 f"Per step: {account.graph_launches_per_step:.2f} graph launches, "
                 f"{account.kernel_launch_calls_per_step:,.1f} kernel launch calls, "
                 f"{account.wait_ms_per_step:.2f} ms in waits"
             ),
-            soft_wrap=True,
         )
     for warning in doc.warnings:
-        con.print(
-            Text(f"warning [{warning.code}] {warning.message}: {warning.advice}"), soft_wrap=True
-        )
+        sentence(con, Text(f"warning [{warning.code}] {warning.message}: {warning.advice}"))
     _withheld(doc, con)
 
 
@@ -73,7 +71,7 @@ def _withheld(doc: AttributionDocument, con: Console) -> None:
     for item in doc.abstained:
         by_reason.setdefault((item.why, item.remedy), []).append(item.what)
     for (why, remedy), what in by_reason.items():
-        con.print(Text(f"withheld: {', '.join(what)}: {why} ({remedy})"), soft_wrap=True)
+        sentence(con, Text(f"withheld: {', '.join(what)}: {why} ({remedy})"))
 
 
 def _buckets(doc: AttributionDocument, con: Console) -> None:
@@ -104,7 +102,7 @@ def _buckets(doc: AttributionDocument, con: Console) -> None:
     table("Where decode goes (summed kernel time)", columns, rows, con)
     assert doc.summary is not None
     for group in doc.summary.groups:
-        con.print(Text(f"{group.group}: {group.ms_per_step:.4f} ms a step"), soft_wrap=True)
+        sentence(con, Text(f"{group.group}: {group.ms_per_step:.4f} ms a step"))
 
 
 def _phases(doc: AttributionDocument, con: Console) -> None:
@@ -133,10 +131,10 @@ def _prefill(doc: AttributionDocument, con: Console) -> None:
         return
     layer = doc.summary.prefill_ms_per_layer
     words = f", {layer:.3f} ms a layer in kernels that run once a layer" if layer else ""
-    con.print(
+    sentence(
+        con,
         Text(
             f"Prefill: {doc.prefill.instances} of {doc.prefill.sum_ms_per_instance:,.2f} ms "
             f"kernel time each{words}"
         ),
-        soft_wrap=True,
     )

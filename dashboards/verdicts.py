@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from rich.console import Console
 
-from lanescope.dashboards.terminal import Column, table
+from lanescope.dashboards.terminal import Column, sentence, table
 from lanescope.schemas.documents.gate import BarResult, GateDocument
 from lanescope.schemas.documents.speed import PairedMetric, SpeedComparison, SpeedLaneSummary
 from lanescope.schemas.findings import Abstention, Finding
@@ -97,14 +97,14 @@ def print_speed(speed: SpeedComparison, con: Console, paired: bool = True) -> No
     for entry in speed.concurrency:
         steady = "" if entry.steady_tok_s is None else f", {entry.steady_tok_s:.1f} steady"
         walls = ", ".join(f"{w:.1f}" for w in entry.walls_s)
-        con.print(
+        sentence(
+            con,
             f"{entry.lane} at concurrency {entry.concurrency}: {entry.aggregate_tok_s:.1f} tok/s "
             f"by the slowest stream{steady}; walls {walls} s; straggler {entry.straggler}",
-            soft_wrap=True,
         )
     if not paired or speed.refused:
         for refusal in speed.refused:
-            con.print(f"withheld: {refusal.what}: {refusal.why}. {refusal.remedy}", soft_wrap=True)
+            sentence(con, f"withheld: {refusal.what}: {refusal.why}. {refusal.remedy}")
         return
     table(
         "Candidate against base, paired by prompt",
@@ -114,27 +114,29 @@ def print_speed(speed: SpeedComparison, con: Console, paired: bool = True) -> No
     )
     for metric in speed.metrics:
         if metric.metric == "decode_rate" and metric.launch_low_pct is not None:
-            con.print(
+            sentence(
+                con,
                 f"decode_rate over relaunches: [{metric.launch_low_pct:+.2f}, "
                 f"{metric.launch_high_pct:+.2f}] % ({metric.launch_interval})",
-                soft_wrap=True,
             )
     for gain in speed.controls:
-        con.print(
+        sentence(
+            con,
             f"against {gain.control} alone: {gain.mean_gain_pct:+.2f} %, {gain.wins}/{gain.n} wins"
             f"; that control lies {gain.control_level_pct:+.2f} % from the controls' mean",
-            soft_wrap=True,
         )
     if speed.long_wall_ratio is not None:
-        con.print(f"long prompts ({speed.long_prompts}): wall ratio {speed.long_wall_ratio:.4f}")
+        sentence(
+            con, f"long prompts ({speed.long_prompts}): wall ratio {speed.long_wall_ratio:.4f}"
+        )
 
 
 def print_notes(findings: list[Finding], gaps: list[Abstention], con: Console) -> None:
     """What is to be said, and what could not be looked at."""
     for finding in findings:
-        con.print(f"! {finding.message}. {finding.advice}", soft_wrap=True)
+        sentence(con, f"! {finding.message}. {finding.advice}")
     for gap in gaps:
-        con.print(f"? {gap.what}: {gap.why}. {gap.remedy}", soft_wrap=True)
+        sentence(con, f"? {gap.what}: {gap.why}. {gap.remedy}")
 
 
 def print_gate(doc: GateDocument, con: Console) -> None:
@@ -142,14 +144,14 @@ def print_gate(doc: GateDocument, con: Console) -> None:
     if doc.speed is not None:
         print_speed(doc.speed, con, paired=doc.verdict != "invalid")
     if doc.tasks is not None:
-        con.print(_tasks(doc), soft_wrap=True)
+        sentence(con, _tasks(doc))
     table("Bars", BAR_COLUMNS, [_bar(bar) for bar in doc.bars], con)
     print_notes(doc.findings, doc.abstained, con)
-    con.print(headline(doc), soft_wrap=True)
+    sentence(con, headline(doc))
     for reason in doc.reasons:
-        con.print(f"  {reason}", soft_wrap=True)
+        sentence(con, f"  {reason}")
     if not doc.age.older:
-        con.print(f"  rules are younger than the data, by {doc.age.rules_basis}", soft_wrap=True)
+        sentence(con, f"  rules are younger than the data, by {doc.age.rules_basis}")
 
 
 def _tasks(doc: GateDocument) -> str:

@@ -93,7 +93,7 @@ def command(
     from lanescope.attribution.summary.reading import Given
     from lanescope.dashboards import attribution_text, copies_text
     from lanescope.dashboards.pages import attribution_page
-    from lanescope.dashboards.terminal import console
+    from lanescope.dashboards.terminal import console, sentence
 
     given = Given(steps, layers, requests) if steps or layers or requests else None
     folder = out or output.default_folder(trace)
@@ -123,6 +123,6 @@ def command(
         attribution_text.show(document, con)
         if card:
             copies_text.scorecard([(trace.name, card)], con)
-        con.print(f"Written to {folder}/: open {folder}/report.html", soft_wrap=True)
+        sentence(con, f"Written to {folder}/: open {folder}/report.html")
     withheld = {a.what for a in document.abstained}
     return ExitCode.ABSTAINED if withheld & set(require) else ExitCode.DONE

@@ -17,6 +17,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from lanescope._version import __version__
+from lanescope.dashboards import terminal
 from lanescope.schemas.errors import ExitCode, LanescopeError
 
 #: verb -> (module beside this one, one-line help). The help stands here so that `lanescope --help`
@@ -80,8 +81,9 @@ class LazyGroup(click.RichGroup):
 @click.version_option(__version__, prog_name="lanescope")
 @click.option("-v", "--verbose", count=True, help="Say what is being done; twice: in detail.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--plain", is_flag=True, help="No colour, no lines; NO_COLOR leaves colour out too.")
 @click.pass_context
-def cli(ctx: click.Context, verbose: int, debug: bool) -> None:
+def cli(ctx: click.Context, verbose: int, debug: bool, plain: bool) -> None:
     """Where a decode step's time goes, from Nsight Systems traces of LLM serving engines.
 
     Exit codes: 0 done; 1 done, but a part named by --require abstained; 2 usage; 3 unusable
@@ -89,6 +91,8 @@ def cli(ctx: click.Context, verbose: int, debug: bool) -> None:
     """
     level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
     logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
+    terminal.PLAIN.set(plain)
+    ctx.call_on_close(lambda: terminal.PLAIN.set(False))
     ctx.obj = {"debug": debug, "verbose": verbose}
 
 
@@ -99,8 +103,10 @@ def _debugging(argv: list[str]) -> bool:
 def main(argv: list[str] | None = None) -> Any:
     """Run the command line and exit with its documented code."""
     args = sys.argv[1:] if argv is None else argv
-    # --debug is welcome after the verb too.
-    args = ["--debug", *[a for a in args if a != "--debug"]] if "--debug" in args else args
+    # --debug and --plain are welcome after the verb too.
+    for option in ("--debug", "--plain"):
+        if option in args:
+            args = [option, *[a for a in args if a != option]]
     try:
         code = cli.main(args=args, prog_name="lanescope", standalone_mode=False)
         sys.stdout.flush()

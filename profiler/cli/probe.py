@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 from pydantic import ValidationError
 
-from lanescope.dashboards.terminal import Column, console, table
+from lanescope.dashboards.terminal import Column, console, sentence, table
 from lanescope.profiler.adapters import metrics, probe
 from lanescope.profiler.window import figures
 from lanescope.profiler.window.plan import secret_value
@@ -116,15 +116,17 @@ def _show(found: dict[str, Any]) -> None:
     table("Probe (medians over requests)", [Column(n) for n in names.values()], rows, con)
     accepted = found["acceptance"]
     if accepted["rate"] is None:
-        con.print(f"acceptance: not known: {accepted['why']}")
+        sentence(con, f"acceptance: not known: {accepted['why']}")
     else:
-        con.print(f"acceptance: {accepted['rate']:.3f}, mean length {accepted['mean_length']:.3f}")
+        sentence(
+            con, f"acceptance: {accepted['rate']:.3f}, mean length {accepted['mean_length']:.3f}"
+        )
     other = found["contamination"]
-    con.print(f"other clients: {other['verdict']}")
+    sentence(con, f"other clients: {other['verdict']}")
     for line in (*other["reasons"], *other["unknown"]):
-        con.print(f"  {line}")
+        sentence(con, f"  {line}")
     for line in found["not_reported"]:
-        con.print(f"not reported by the server: {line}")
+        sentence(con, f"not reported by the server: {line}")
 
 
 def _cell(value: float | None) -> str:

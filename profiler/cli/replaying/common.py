@@ -15,7 +15,7 @@ from rich.console import Console
 from lanescope.attribution.replay.files import read_trace, whole_file
 from lanescope.attribution.replay.trace import RoutingTrace
 from lanescope.dashboards.tables import Table
-from lanescope.dashboards.terminal import Column, console
+from lanescope.dashboards.terminal import Column, console, sentence
 from lanescope.dashboards.terminal import table as terminal_table
 from lanescope.schemas.documents.replay import read_slot_map
 from lanescope.schemas.errors import UsageError
@@ -160,8 +160,8 @@ def write_text(path: Path, text: str, force: bool) -> None:
 
 
 def say(text: str, con: Console) -> None:
-    """A line of text. Piped, it stays one line."""
-    con.print(text, soft_wrap=not con.is_terminal)
+    """A line of text."""
+    sentence(con, text)
 
 
 def notes(warnings: Sequence[Finding], abstained: Sequence[Abstention], con: Console) -> None:
