@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import flask
 import plotly.graph_objects as go
 from dash import Input, Output, dash_table, dcc, html
 
-from lanescope.dashboards import catalogue_rows
+from lanescope.dashboards import catalogue_rows, live_view
 from lanescope.dashboards.figures.lanes import lanes_bar
 from lanescope.dashboards.figures.look import figure
 from lanescope.dashboards.names import shown
 from lanescope.schemas.catalogue.store import Catalogue
 from lanescope.schemas.documents.attribution import AttributionDocument
+from lanescope.schemas.documents.livewindow import LiveGpu, LiveWindow
 
 PAGE = 25
 #: A page of another site that resolves its own name to loopback must not read this one.
@@ -29,8 +31,15 @@ _TABS = {
 }
 
 
-def make_app(catalogue: Catalogue) -> dash.Dash:
-    """The application over one catalogue. Nothing is asked of any other host."""
+def make_app(
+    catalogue: Catalogue,
+    live: Callable[[], list[LiveWindow]] = list,
+    gpus: Callable[[], list[LiveGpu]] = list,
+) -> dash.Dash:
+    """The application over one catalogue. Nothing is asked of any other host.
+
+    live, gpus: this machine's running windows and GPUs now; asked only while somebody looks.
+    """
     app = dash.Dash("lanescope", title="lanescope", serve_locally=True, update_title="")
     app.layout = html.Div(
         style={"maxWidth": "76rem", "margin": "0 auto", "fontFamily": "system-ui, sans-serif"},
@@ -52,7 +61,7 @@ def make_app(catalogue: Catalogue) -> dash.Dash:
     for name in catalogue_rows.LISTS:
         _fill(app, catalogue, name)
     _compare(app, catalogue)
-    _running(app, catalogue)
+    _running(app, catalogue, live, gpus)
     return app
 
 
@@ -128,24 +137,25 @@ def _document(folder: Path) -> AttributionDocument | None:
         return None
 
 
-def _running(app: dash.Dash, catalogue: Catalogue) -> None:
-    @app.callback(Output("running", "children"), Input("tick", "n_intervals"))
-    def running(_n: int | None) -> list[Any]:
+def _running(
+    app: dash.Dash,
+    catalogue: Catalogue,
+    live: Callable[[], list[LiveWindow]],
+    gpus: Callable[[], list[LiveGpu]],
+) -> None:
+    @app.callback(
+        Output("running", "children"), [Input("tick", "n_intervals"), Input("tab", "value")]
+    )
+    def running(_n: int | None, tab: str) -> Any:
+        if tab != "running":
+            return dash.no_update
+        found = live()
         with catalogue.read() as session:
-            found = catalogue_rows.running(session)
-        if not found:
+            others = catalogue_rows.running(session, {w.run for w in found})
+        if not found and not others:
             return [html.P("No window is running.")]
-        return [
-            html.Div(
-                [
-                    html.H2(f"{window['run']}: {window['state']}", style={"fontSize": "1.1rem"}),
-                    html.Ul(
-                        [
-                            html.Li(f"{r['state']}: {r['status']} {r['seconds']} s {r['error']}")
-                            for r in window["receipts"]
-                        ]
-                    ),
-                ]
-            )
-            for window in found
-        ]
+        # this machine's sensors belong to this machine's window
+        shown_now = [part for w in found for part in live_view.window(w)]
+        if any(w.runner_alive for w in found):
+            shown_now += live_view.sensors(gpus())
+        return shown_now + [part for w in others for part in live_view.catalogued(w)]

@@ -70,12 +70,15 @@ def folders(session: Session, ids: list[int]) -> list[tuple[str, str]]:
     return [found[i] for i in ids if i in found]
 
 
-def running(session: Session) -> list[dict[str, Any]]:
-    """Windows that have not ended, the latest first, each with the receipts it has written."""
+def running(session: Session, but: set[str]) -> list[dict[str, Any]]:
+    """Windows that have not ended, the latest first, each with the receipts it has written.
+
+    but: runs that are shown already.
+    """
     query = select(Window).where(Window.outcome.is_(None)).order_by(Window.started_ns.desc())
     return [
         {"run": shown(w.run), "state": shown(w.state), "receipts": receipts(Path(w.folder))}
-        for w in session.scalars(query.limit(5))
+        for w in session.scalars(query.where(Window.run.not_in(but)).limit(5))
     ]
 
 

@@ -22,6 +22,9 @@ from lanescope.schemas.documents.lane import Ready
 from lanescope.schemas.documents.window import Probe
 from lanescope.schemas.errors import UnusableInput
 
+#: what "now" means in a rate of a probe under way
+_RECENT_NS = 2_000_000_000
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -95,11 +98,25 @@ class Client:
         self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits, trust_env=False)
         self._lock = threading.Lock()
         self._in_flight = 0
+        self._begun: list[Request] = []
         self.cancelled = threading.Event()
 
     def in_flight(self) -> int:
         """Requests of this client that are on the way."""
         return self._in_flight
+
+    def progress(self) -> dict[str, Any]:
+        """Requests done and on the way, tokens so far, tokens/s over the last two seconds."""
+        now = time.monotonic_ns()
+        with self._lock:
+            begun, in_flight = list(self._begun), self._in_flight
+        recent = sum(_since(list(r.chunk_rows), now - r.began_ns - _RECENT_NS) for r in begun)
+        return {
+            "done": len(begun) - in_flight,
+            "in_flight": in_flight,
+            "tokens": sum(r.completion_tokens or len(r.chunk_rows) for r in begun),
+            "tokens_per_s": round(recent / (_RECENT_NS / 1e9), 1),
+        }
 
     def close(self) -> None:
         """End what is on the way."""
@@ -123,6 +140,7 @@ class Client:
         request = Request(phase, concurrency, repetition, prompt.id)
         with self._lock:
             self._in_flight += 1
+            self._begun.append(request)
         request.began_unix_ns, request.began_ns = time.time_ns(), time.monotonic_ns()
         try:
             self._stream(prompt, request)
@@ -162,6 +180,15 @@ class Client:
             request.prompt_tokens = usage.get("prompt_tokens", request.prompt_tokens)
         if _has_text(data):
             request.chunk_rows.append((now, None if tokens is None else int(tokens)))
+
+
+def _since(rows: list[tuple[int, int | None]], from_ns: int) -> int:
+    """Tokens that came after a moment of a request; chunks, where the server counts none."""
+    after = [tokens for t, tokens in rows if t > from_ns]
+    if not after or after[-1] is None:
+        return len(after)
+    before = next((n for t, n in reversed(rows) if t <= from_ns), 0) or 0
+    return after[-1] - before
 
 
 def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:

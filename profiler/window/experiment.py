@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
@@ -14,6 +15,9 @@ from lanescope.profiler.adapters.nvml import Sampler, compute_pids
 from lanescope.profiler.window import figures
 from lanescope.profiler.window.run import Run
 from lanescope.schemas.errors import LanescopeError
+
+#: in the private state folder: how far a probe under way is
+PROGRESS = "probe.json"
 
 
 class ProbeError(LanescopeError):
@@ -107,7 +111,7 @@ def _probe(run: Run, phase: str, limit_s: float) -> dict[str, Any]:
         try:
             with watch as bracket:
                 future = pool.submit(probe.run, client, run.plan.prompts, phase)
-                rows = _wait(run, future, limit_s)
+                rows = _wait(run, future, limit_s, lambda: _progress(run, client, phase))
         finally:
             client.close()
     figures.write_rows(run.folder, phase, rows)
@@ -119,14 +123,22 @@ def _probe(run: Run, phase: str, limit_s: float) -> dict[str, Any]:
     return {k: found[k] for k in ("requests", "contamination", "not_reported", "wall_s")}
 
 
-def _wait(run: Run, future: Any, limit_s: float) -> list[probe.Request]:
-    """The probe's rows; looks at the candidate's life meanwhile."""
+def _progress(run: Run, client: probe.Client, phase: str) -> None:
+    """What `lanescope serve` shows of a probe under way."""
+    settings = run.plan.window.probe
+    asked = len(run.plan.prompts) * settings.repetitions * len(settings.concurrency)
+    run.private_json_quietly(PROGRESS, {"phase": phase, "asked": asked, **client.progress()})
+
+
+def _wait(run: Run, future: Any, limit_s: float, tell: Callable[[], None]) -> list[probe.Request]:
+    """The probe's rows; looks at the candidate's life meanwhile, and tells how far it is."""
     limit = time.monotonic() + limit_s
     while True:
         try:
             rows: list[probe.Request] = future.result(timeout=0.25)
             return rows
         except FutureTimeout:
+            tell()
             if not run.launcher.candidate_alive():
                 raise ProbeError("the candidate died in the probe", "see engine.log") from None
             if time.monotonic() > limit:

@@ -8,18 +8,22 @@ from pathlib import Path
 import platformdirs
 
 
-def state_folder() -> Path:
-    """Private folder for control files, locks and restore scripts; `LANESCOPE_STATE` overrides it.
+def state_place() -> Path:
+    """Where the state folder is, whether or not it is there; `LANESCOPE_STATE` overrides it.
 
     Not under /tmp or /run: a restore timer must find it, and it must outlive a reboot.
     """
     named = os.environ.get("LANESCOPE_STATE")
     if named:
-        folder = Path(named)
-    elif os.geteuid() == 0:
-        folder = Path("/var/lib/lanescope")
-    else:
-        folder = Path(platformdirs.user_state_dir("lanescope"))
+        return Path(named)
+    if os.geteuid() == 0:
+        return Path("/var/lib/lanescope")
+    return Path(platformdirs.user_state_dir("lanescope"))
+
+
+def state_folder() -> Path:
+    """Private folder for control files, locks and restore scripts, made where it is missing."""
+    folder = state_place()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder.resolve()
 

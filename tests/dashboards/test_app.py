@@ -14,9 +14,28 @@ import pytest
 from lanescope.dashboards import catalogue_rows
 from lanescope.schemas.catalogue.models import AttributionRow, Window
 from lanescope.schemas.catalogue.store import Catalogue, open_catalogue
+from lanescope.schemas.documents.livewindow import LiveGpu, LiveWindow, ProbeProgress
+from tests.conftest import REPOSITORY
 from tests.dashboards.conftest import HOSTILE, Report
 
 pytest.importorskip("dash", reason="needs lanescope[dashboard]")
+
+
+RUNNING = LiveWindow(
+    run=HOSTILE["quotes"],
+    state="profiled_probe",
+    since="2026-11-30T21:26:47.696Z",
+    runner_alive=True,
+    touched=True,
+    failsafe_fires_in_s=212.4,
+    failsafe_fired=False,
+    restored="",
+    probe=ProbeProgress(
+        phase="profiled", done=3, asked=8, in_flight=1, tokens=1234, tokens_per_s=518.4
+    ),
+    output=str(REPOSITORY / "captures" / "receipts" / "h200-slots44"),
+)
+GPU = LiveGpu(name=HOSTILE["script"], uuid="GPU-1", values={"power_mw": 250_000})
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +64,8 @@ def served(catalogue: Catalogue) -> Iterator[str]:
 
     from lanescope.dashboards.app import make_app
 
-    server = make_server("127.0.0.1", 0, make_app(catalogue).server, threaded=True)
+    app = make_app(catalogue, lambda: [RUNNING], lambda: [GPU])
+    server = make_server("127.0.0.1", 0, app.server, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -101,7 +121,17 @@ def test_lists_and_lanes_side_by_side(
         assert shown[bucket.bucket] == [round(bucket.exclusive_ms_per_step, 6)] * 2
     page.click("text=Running")
     page.wait_for_selector("#running h2")
-    assert HOSTILE["script"] in page.inner_text("#running")
+    page.wait_for_selector("#running .main-svg")
+    told = page.inner_text("#running")
+    assert HOSTILE["script"] in told
+    assert HOSTILE["quotes"] in told
+    for words in ("fires in 212 s", "3 of 8 requests", "518.4 tokens/s", "1,234", "alive"):
+        assert words in told
+    assert "power, W\t250" in told
+    states = page.evaluate(
+        "document.querySelector('#running .js-plotly-plot').layout.yaxis.ticktext"
+    )
+    assert states[0] == "preflight"
     assert page.evaluate("window.hacked") is None
     assert all(url.startswith((served, "data:", "blob:")) for url in asked)
     page.close()
