@@ -9,7 +9,7 @@ from lanescope.attribution.phases.segments import Segment
 from lanescope.schemas.errors import UsageError
 
 _TIMES = re.compile(
-    r"^(?P<a>\d+(?:\.\d+)?)(?P<ua>ns|us|ms|s)\.\.(?P<b>\d+(?:\.\d+)?)(?P<ub>ns|us|ms|s)$"
+    r"^(?P<clock>clock:)?(?P<a>\d+(?:\.\d+)?)(?P<ua>ns|us|ms|s)\.\.(?P<b>\d+(?:\.\d+)?)(?P<ub>ns|us|ms|s)$"
 )
 _STEPS = re.compile(r"^(?:steps?:)?(?P<a>\d+)\.\.(?P<b>\d+)$")
 _NAMES = re.compile(r"^(?P<a>.+?)\.\.(?P<b>.+)$")
@@ -21,9 +21,10 @@ def measured(
 ) -> tuple[list[bool], str]:
     """One flag a segment, and the window in words.
 
-    `window` is '' (all steps but warm-up), `10..59` (step indices, both included),
-    `1.2s..3.4s` (times after the first kernel), or `NAME..NAME` (from the start of the first range
-    of that name to the end of the last). Raises `UsageError` for a window that holds no step.
+    `window` is '' (all steps but warm-up), `10..59` (step indices, both included), `1.2s..3.4s`
+    (times after the first kernel), `clock:5ms..9ms` (times on the trace's own clock), or
+    `NAME..NAME` (from the start of the first range of that name to the end of the last). Raises
+    `UsageError` for a window that holds no step.
     """
     if not window:
         warm = sum(s.warmup for s in segments if s.step >= 0)
@@ -44,8 +45,10 @@ def _bounds(window: str, ranges: Ranges, origin_ns: int) -> tuple[int, int, str,
     if m := _STEPS.match(window):
         return int(m["a"]), int(m["b"]), f"steps {m['a']} to {m['b']}", True
     if m := _TIMES.match(window):
-        a, b = (origin_ns + round(float(m[k]) * _UNIT[m["u" + k]]) for k in "ab")
-        return a, b, f"{window} after the first kernel", False
+        zero = 0 if m["clock"] else origin_ns
+        a, b = (zero + round(float(m[k]) * _UNIT[m["u" + k]]) for k in "ab")
+        words = window if m["clock"] else f"{window} after the first kernel"
+        return a, b, words, False
     if m := _NAMES.match(window):
         first = [i for i, n in enumerate(ranges.names) if n == m["a"]]
         last = [i for i, n in enumerate(ranges.names) if n == m["b"]]

@@ -38,7 +38,8 @@ def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[
     default="",
     metavar="A..B",
     help="Steps to measure: range names (request_0..request_3), times after the first kernel "
-    "(1.2s..3.4s), or step indices (10..59).  [default: all but warm-up]",
+    "(1.2s..3.4s) or on the trace's clock (clock:5ms..9ms), or step indices "
+    "(10..59).  [default: all but warm-up]",
 )
 @click.option(
     "--require",

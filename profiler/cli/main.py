@@ -43,6 +43,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "ladder": ("ladder", "An append-only record of rungs: what was changed, kept, retracted."),
     "hits": ("hits", "Misses and hit rate from the engine's own log lines."),
     "model": ("model", "What a miss costs a step, over windows or lanes."),
+    "recipes": (
+        "recipes",
+        "Recipes for `nsys recipe`: buckets of a step, row copies, lanes compared.",
+    ),
     "gate": ("gate", "Judge a candidate by a rules file that is older than the data."),
 }
 
