@@ -21,7 +21,8 @@ def call(arguments: list[str], nsys: str = "") -> subprocess.CompletedProcess[st
         env["PYTHONPATH"] = record["pythonpath"]
     if nsys:
         env.setdefault("LANESCOPE_NSYS", nsys)
-    command = [record["python"], "-m", "lanescope", *arguments]
+    # -P: a folder called lanescope where nsys was started is no lanescope
+    command = [record["python"], "-P", "-m", "lanescope", *arguments]
     try:
         return subprocess.run(
             command, capture_output=True, text=True, check=False, env=env, stdin=subprocess.DEVNULL

@@ -132,7 +132,17 @@ def main() -> int:
     sources = [exported(given.nsys, r, work) for r in reports]
     installed = work / "recipes"
     subprocess.run(
-        [sys.executable, "-m", "lanescope", "recipes", "install", "--to", installed, "--force"],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "lanescope",
+            "recipes",
+            "install",
+            "--to",
+            installed,
+            "--force",
+        ],
         check=True,
     )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
