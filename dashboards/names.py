@@ -44,9 +44,9 @@ def shown(text: str, most: int = MOST) -> str:
 
 
 def for_plot(text: str) -> str:
-    """For text inside a plotly figure, which reads a small markup of its own."""
+    """For text inside a plotly figure, which reads markup of its own, and TeX between dollars."""
     short = visible(text) if len(text) <= MOST_IN_PLOT else f"{visible(text[:MOST_IN_PLOT])}…"
-    return html.escape(short, quote=True)
+    return html.escape(short, quote=True).replace("$", "&#36;")
 
 
 def for_markdown(text: str) -> str:

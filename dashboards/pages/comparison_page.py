@@ -29,7 +29,7 @@ def comparison_page(doc: ComparisonDocument) -> str:
     if doc.trend:
         slope = f"{doc.trend.wall_slope_ms:+.4f} ms per unit"
         words = f"{doc.trend.axis}: {slope}; wall {doc.trend.direction}."
-        figure = plot(figures.trend(doc.trend), "trend", "Wall of a step over the axis")
+        figure = plot(figures.trend(doc.trend), "trend-wall", "Wall of a step over the axis")
         blocks.append(Block("trend", "Trend", words, [figure]))
     if doc.model:
         blocks.append(
