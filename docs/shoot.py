@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import lanescope
+from lanescope.attribution.lanes import ladder as ladders
 from lanescope.attribution.lanes.compare import compare
+from lanescope.attribution.window import read_window
 from lanescope.dashboards.pages import attribution_page
 from lanescope.dashboards.pages.comparison_page import comparison_page
+from lanescope.dashboards.pages.ladder_page import ladder_page
+from lanescope.dashboards.pages.window_page import window_page
+from lanescope.schemas.catalogue import Rung, open_catalogue
+from lanescope.schemas.documents.ladder import LadderDocument
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent / "captures" / "samples"
+RECEIPTS = HERE.parent / "captures" / "receipts"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 #: name, page, width, scheme, selector to bring to the top, height of the picture
 SHOTS = (
@@ -26,6 +33,9 @@ SHOTS = (
     ("copies", "report.html", 1280, "light", "#copies", 1000),
     ("compare", "compare.html", 1280, "light", "", 1500),
     ("compare-narrow", "compare.html", 390, "light", "", 1500),
+    ("window", "window.html", 1280, "light", "", 1000),
+    ("window-failed-narrow", "window-failed.html", 390, "dark", "", 1500),
+    ("ladder", "ladder.html", 1280, "light", "", 1000),
 )
 
 
@@ -35,6 +45,34 @@ def pages(folder: Path) -> None:
         attribution_page.write(result, folder)
     found = compare(str(SAMPLES / "slots20.sqlite.xz"), str(SAMPLES / "k1.sqlite.xz"))
     (folder / "compare.html").write_text(comparison_page(found), encoding="utf-8")
+    for name, window in (("window", "h200-slots44"), ("window-failed", "h200-nsys-killed")):
+        text = window_page(read_window(RECEIPTS / window))
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    (folder / "ladder.html").write_text(ladder_page(_ladder(folder)), encoding="utf-8")
+
+
+def _ladder(folder: Path) -> LadderDocument:
+    """An example ladder: the mean steps of the bundled samples, as they were attributed."""
+    walls = {}
+    for name in ("slots20", "k1", "slots44", "k2"):
+        with lanescope.attribute(SAMPLES / f"{name}.sqlite.xz") as result:
+            wall = result.document.steps.wall_ms
+            walls[name] = {"median": wall.p50, "min": wall.min, "max": wall.max, "better": "lower"}
+    store = open_catalogue(str(folder / "catalogue.sqlite"))
+    with store.write() as session:
+        for name, change, status in (
+            ("slots20", "20 slots a layer", "kept"),
+            ("k1", "32 slots a layer", "kept"),
+            ("slots44", "44 slots a layer", "kept"),
+            ("k2", "two tokens verified a step", "reverted"),
+        ):
+            measured = {"step ms": walls[name]}
+            rung = Rung(ladder="samples", name=name, change=change, status=status,
+                        metrics=measured, difference={}, links=[], note="", because="")  # fmt: skip
+            ladders.add(session, rung)
+        document = ladders.read(session, "samples")
+    store.close()
+    return document
 
 
 def shoot(browser: Any, folder: Path, shot: tuple[str, str, int, str, str, int]) -> None:

@@ -29,7 +29,7 @@ def waterfall(found: Waterfall, incumbent: str, candidate: str) -> go.Figure:
         x=list(range(len(names))),
         y=[round(v / 1e6, 6) for v in values],
         measure=["absolute", *["relative"] * len(bars), "total"],
-        text=[f"{v / 1e6:+.3f}" if 0 < i < len(values) - 1 else f"{v / 1e6:.3f}"
+        text=[_change(v) if 0 < i < len(values) - 1 else f"{v / 1e6:.3f}"
               for i, v in enumerate(values)],
         textposition="outside",
         increasing={"marker": {"color": MORE}},
@@ -40,6 +40,11 @@ def waterfall(found: Waterfall, incumbent: str, candidate: str) -> go.Figure:
     )  # fmt: skip
     figure.update_xaxes(tickvals=list(range(len(names))), ticktext=names, type="linear")
     return figure
+
+
+def _change(ns: int) -> str:
+    """A change in ms with enough decimals to be seen."""
+    return f"{ns / 1e6:+.{3 if abs(ns) >= 1_000 else 6}f}"
 
 
 def deltas(pair: PairDocument) -> go.Figure:

@@ -8,6 +8,7 @@ from lanescope.dashboards.pages.blocks import Block, Tile, page
 from lanescope.dashboards.pages.rendering import plot
 from lanescope.dashboards.tables import Col, Table, Value
 from lanescope.schemas.documents.ladder import LadderDocument
+from lanescope.schemas.units import significant
 
 
 def ladder_page(doc: LadderDocument) -> str:
@@ -35,7 +36,7 @@ def _tiles(doc: LadderDocument) -> list[Tile]:
     out = [Tile("Rungs", str(len(doc.rungs)), "", note)]
     if doc.incumbents:
         last = doc.incumbents[-1]
-        value = "-" if last.value is None else f"{last.value:g}"
+        value = "-" if last.value is None else significant(last.value)
         out.append(Tile("Incumbent", value, "", last.name))
     if doc.total_gain_pct is not None:
         out.append(

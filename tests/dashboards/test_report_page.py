@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from lanescope.attribution.attribute import Attribution
+from lanescope.dashboards.pages import attribution_page
+from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.units import significant
+from tests.conftest import trace_path
 from tests.dashboards.conftest import HOSTILE, Hostile, Opened, Report, make_report
 
 pytestmark = pytest.mark.browser
@@ -200,6 +204,40 @@ def test_hostile_names_are_text(hostile: Hostile, open_page: Callable[..., Opene
     assert any("&lt;script&gt;window.hacked=1" in t for t in shown)
     assert not any("<" in t for t in shown)
     opened.quiet()
+
+
+def test_printing_is_light_and_loses_no_column(
+    reports: Callable[[str], Report], open_page: Callable[..., Opened]
+) -> None:
+    """On the width of a sheet nothing is cut off, whatever the reader's theme."""
+    opened = open_page(reports("k1").file, 740, "dark")
+    show_all(opened)
+    page = opened.page
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    wide = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter(d => d.offsetParent)"
+        ".filter(d => d.scrollWidth > d.clientWidth + 1).map(d => d.getAttribute('aria-label'))"
+    )
+    assert wide == []
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    drawn = page.evaluate("document.getElementById('step-bars').layout.font.color")
+    assert drawn == "#1b2026"
+    assert not page.is_visible(".bar")
+    opened.quiet()
+
+
+def test_a_scorecard_where_the_truth_lies_beside_the_trace(
+    attributed: Callable[[str], Attribution], tmp_path: Path
+) -> None:
+    result = attributed("k1")
+    attribution_page.write(result, tmp_path)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    card = result.score(trace_path("k1").with_name("k1.truth.json"))
+    exact = text.split('id="t-scorecard"')[1].split("counts told exactly")[1]
+    assert f'data-v="{card.exact}"' in exact.split("</tr>")[0]
+    with pytest.raises(UnusableInput):
+        attribution_page.write(result, tmp_path, trace_path("eager").with_name("nothing.json"))
 
 
 def test_same_bytes_again(reports: Callable[[str], Report], tmp_path: Path) -> None:
