@@ -9,10 +9,12 @@ estimates, intervals and confidences are read from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from lanescope.attribution.copies.levels import Law, Naming
+from lanescope.attribution.copies.law import Law
+from lanescope.attribution.copies.levels import Naming
 from lanescope.attribution.copies.mixture import (
     Clusters,
     Floats,
@@ -268,17 +270,17 @@ class Counts:
     shared: np.ndarray
     group: np.ndarray
 
-    @property
+    @cached_property
     def estimate(self) -> np.ndarray:
         """The most probable count."""
         return np.asarray(self.share.argmax(axis=1))
 
-    @property
+    @cached_property
     def confidence(self) -> Floats:
         """Probability of the estimate."""
         return np.asarray(_with_doubt(self._open()).max(axis=1))
 
-    @property
+    @cached_property
     def mean(self) -> Floats:
         """Expected count."""
         return np.asarray(self.share @ np.arange(self.share.shape[1]))
@@ -306,8 +308,8 @@ class Counts:
         return np.asarray(flat / flat.sum(axis=1, keepdims=True))
 
 
-def count(seen: Observed, chain: Chain, chunk: int = 20_000) -> Counts:
-    """Read all layer-steps against settled levels, in chunks of bounded memory."""
+def count(seen: Observed, chain: Chain, chunk: int = 2_000) -> Counts:
+    """Read all layer-steps against settled levels, in chunks that the processor's cache holds."""
     parts = []
     for begin in range(0, len(seen.log_ns), chunk):
         some = seen.take(np.arange(begin, min(begin + chunk, len(seen.log_ns))))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lanescope.attribution.copies import counts, levels, mixture, structure, traffic
-from lanescope.attribution.copies.levels import Facts
+from lanescope.attribution.copies.law import Facts
 from lanescope.attribution.copies.mixture import Floats
 
 #: layer-steps that the levels are learnt from, and that they settle on
@@ -76,7 +76,7 @@ def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Sta
     reference = traffic.plain_copy_rate(memory)
     out = []
     for (process, device), some in copies.groupby(["process", "device"], sort=True):
-        order = some.sort_values(["step", "start_ns"], kind="stable")
+        order = some if _in_order(some) else some.sort_values(["step", "start_ns"], kind="stable")
         learnt = structure.learn(
             order, len(stated.tensors) if stated.tensors else None, stated.layers
         )
@@ -94,6 +94,13 @@ def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Sta
         if group is not None:
             out.append(group)
     return out
+
+
+def _in_order(some: pd.DataFrame) -> bool:
+    """Whether the copies are in order of step and start already, as the SQL gives them."""
+    step, start = some.step.to_numpy(), some.start_ns.to_numpy()
+    later = (step[1:] > step[:-1]) | ((step[1:] == step[:-1]) & (start[1:] >= start[:-1]))
+    return bool(later.all())
 
 
 def _group(

@@ -1,15 +1,10 @@
 """Which count of missed rows each duration level stands for.
 
-The clusters of `mixture` are levels without names. Physics names them: the time of a copy that
-moves m rows of one tensor is
-
-    t(m) = latency + per_row * (m ** q + knee ** q) ** (1 / q)        m >= 1
-
-per_row being the row's bytes over the link, `knee` the number of rows needed to fill the link
-(below it one row costs almost the same as several), `latency` common to all tensors. Without a
-miss nothing moves and t(0) is the time of an empty launch. Every believable naming is scored: how
-well this law fits with believable constants, whether a count that is left out could really have
-stayed away, and the bound by the routed rows. What cannot be told apart stays a set of namings.
+The clusters of `mixture` are levels without names. Physics names them: `law` says how long the
+copies of m rows take. Without a miss nothing moves and t(0) is the time of an empty launch. Every
+believable naming is scored: how well the law fits with believable constants, whether a count that
+is left out could really have stayed away, and the bound by the routed rows. What cannot be told
+apart stays a set of namings.
 """
 
 from __future__ import annotations
@@ -17,21 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
-from typing import Any
+from math import lgamma
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
-from scipy.special import gammaln
 
+from lanescope.attribution.copies.law import LATENCY_NS, Counted, Facts, Law, fit_law
 from lanescope.attribution.copies.mixture import Clusters, Floats
 
-#: latency of a dependent read over a host link plus a launch, ns: centre and spread (log units)
-LATENCY_NS, LATENCY_SPREAD = 3000.0, 0.5
 #: an empty launch, ns: centre and spread (log units; big grids take longer to drain)
 EMPTY_NS, EMPTY_SPREAD = 1200.0, 0.6
-#: how far a level may be from the law: share of its duration, and ns
-LAW_SHARE, LAW_NS = 0.03, 150.0
 #: a level costs this much, and as much again by its size, when it is taken for a disturbance
 DROP_COST = 6.0
 #: and this much, and its distance in sigmas, when it is taken for a second mode of its neighbour
@@ -54,38 +44,6 @@ NARROW = 0.46
 HOPELESS = 15.0
 #: namings less likely than this, relative to the best, are forgotten
 FORGET = 1e-4
-
-
-#: counts of rows: whole numbers, in an array or not
-Counted = Sequence[int] | NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known about the lane beside the durations. All optional."""
-
-    routed_rows: int | None = None
-    row_bytes: tuple[int, ...] | None = None  # in the order of the tensors
-    link_peak: float | None = None  # decimal GB/s of a plain pinned copy
-
-
-@dataclass(frozen=True)
-class Law:
-    """Constants of t(m): ns, rows; arrays are (C,)."""
-
-    latency: float
-    sharpness: float
-    per_row: Floats
-    knee: Floats
-
-    def time(self, count: Counted) -> Floats:
-        """Duration (ns) of each tensor's copy for counts >= 1: shape (len(count), C)."""
-        m = np.asarray(count, dtype=float)[:, None]
-        q = self.sharpness
-        # the larger of the two is taken out so that no power overflows
-        top = np.maximum(m, self.knee)
-        bend = top * ((m / top) ** q + (self.knee / top) ** q) ** (1 / q)
-        return np.asarray(self.latency + self.per_row * bend)
 
 
 @dataclass(frozen=True)
@@ -205,58 +163,6 @@ def _centres(found: Clusters, groups: Sequence[Sequence[int]]) -> tuple[Floats, 
         mu.append(mean)
         sigma.append(np.sqrt(share @ within))
     return np.array(mu), np.array(sigma)
-
-
-def fit_law(mu: Floats, count: Counted, facts: Facts) -> tuple[Law, float]:
-    """Most believable constants for levels `mu` (K, C; ns) at `count` (K,), and their cost.
-
-    The cost is minus the log of likelihood times priors, up to a constant common to all namings of
-    the same clusters.
-    """
-    tensors = mu.shape[1]
-    tolerance = np.hypot(LAW_SHARE, LAW_NS / mu)
-    log_bytes = None if facts.row_bytes is None else np.log(np.array(facts.row_bytes, float))
-
-    def unpack(theta: Floats) -> Law:
-        return Law(
-            float(np.exp(theta[0])),
-            float(np.exp(theta[1])),
-            np.exp(theta[2 : 2 + tensors]),
-            np.exp(theta[2 + tensors : 2 + 2 * tensors]),
-        )
-
-    def residuals(theta: Floats) -> Floats:
-        law = unpack(theta)
-        parts = [((np.log(mu) - np.log(law.time(count))) / tolerance).ravel()]
-        parts.append(np.array([(theta[0] - np.log(LATENCY_NS)) / LATENCY_SPREAD]))
-        parts.append(np.array([(theta[1] - np.log(4.0)) / 0.3]))
-        parts.append((theta[2 + tensors : 2 + 2 * tensors] - np.log(0.5)) / 2.0)
-        if log_bytes is not None:
-            rate = log_bytes - theta[2 : 2 + tensors]  # log GB/s of each tensor
-            parts.append((rate - rate.mean()) / 0.03)
-            if facts.link_peak:
-                over = rate.mean() - np.log(facts.link_peak)
-                parts.append(np.array([over / (0.02 if over > 0 else 0.2)]))
-        return np.concatenate(parts)
-
-    spread = (mu[-1] - mu[0]) / max(count[-1] - count[0], 1)
-    per_row = np.maximum(spread, mu[-1] / (4 * count[-1]) if len(count) > 1 else mu[-1] / count[-1])
-    start = np.concatenate([[np.log(LATENCY_NS), np.log(4.0)], np.log(per_row), np.zeros(tensors)])
-    start[2 + tensors :] = np.log(0.5)
-    lower = np.concatenate([[np.log(200.0), np.log(2.2)], np.full(2 * tensors, -12.0)])
-    upper = np.concatenate([[np.log(50_000.0), np.log(30.0)], np.full(2 * tensors, 25.0)])
-    best = None
-    for knee in (0.4, 3.0):
-        guess = start.copy()
-        guess[2 + tensors :] = np.log(knee)
-        if knee > count[-1]:
-            guess[2 : 2 + tensors] = np.log(mu[-1] / knee)
-        guess = np.clip(guess, lower + 1e-6, upper - 1e-6)
-        trial = least_squares(residuals, guess, bounds=(lower, upper), max_nfev=25)
-        if best is None or trial.cost < best.cost:
-            best = trial
-    assert best is not None
-    return unpack(best.x), float(best.cost)
 
 
 def name(found: Clusters, facts: Facts) -> Named:
@@ -418,7 +324,8 @@ def _unlikely(counts: list[int], members: Floats, bound: int | None) -> float:
     seen = np.zeros(top + 1)
     np.add.at(seen, counts, members)
     total, m = seen.sum(), np.arange(top + 1.0)
-    choose = gammaln(top + 1) - gammaln(m + 1) - gammaln(top - m + 1)
+    factorial = np.array([lgamma(k + 1) for k in range(top + 1)])  # logs
+    choose = factorial[top] - factorial - factorial[::-1]
     terms = np.stack([m, m * m], axis=1) / top
     target, tilt = terms.T @ seen, np.zeros(2)
     chance = np.full(top + 1, 1 / (top + 1))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanescope.attribution.copies.counts import Chain, Counts
-from lanescope.attribution.copies.levels import Law
+from lanescope.attribution.copies.law import Law
 from lanescope.attribution.copies.mixture import Floats
 
 #: a copy slowed with at least this probability is left out of rates

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -65,18 +66,24 @@ def load(analysis: Analysis) -> CopyTables | None:
         str(phase): int(count)
         for phase, count in con.execute("SELECT phase, launches FROM copy_elsewhere").fetchall()
     }
-    launches = con.table("copy_launches").df()
+    launches = _frame(con.table("copy_launches"))
     if launches.empty:
         return CopyTables(launches, pd.DataFrame(), np.zeros(0), elsewhere)
     if launches.layer.isna().any():  # else the layers tell the structure, and this costs a sort
-        between = con.execute("SELECT kernel, between FROM copy_between").df()
+        between = _frame(con.table("copy_between"))
         launches = launches.merge(between, on="kernel", how="left", validate="one_to_one")
-    beside = con.table("copy_beside").df()
+    beside = _frame(con.table("copy_beside"))
     busy = traffic.busy_share(
         launches.assign(process=launches.own_process),
         beside.rename(columns={"own_process": "process"}),
     )
-    return CopyTables(launches, con.table("copy_memory").df(), busy, elsewhere)
+    return CopyTables(launches, _frame(con.table("copy_memory")), busy, elsewhere)
+
+
+def _frame(rows: duckdb.DuckDBPyRelation) -> pd.DataFrame:
+    """A relation as a frame whose columns stay where they are: no copy into one block."""
+    table = rows.to_arrow_table()
+    return pd.DataFrame({n: table.column(n).to_numpy() for n in table.column_names}, copy=False)
 
 
 def _register_kinds(analysis: Analysis) -> None:

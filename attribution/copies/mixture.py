@@ -65,15 +65,27 @@ def log_density(y: Floats, mu: Floats, sigma: Floats, slow: Floats) -> tuple[Flo
     is slowed. Returns (n, K, C) log densities (0 where missing) and core probabilities.
     """
     lag = y[:, None, :] - mu[None, :, :]
-    eps = slow[:, None, :]
-    core = np.log1p(-eps) - 0.5 * (lag / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
-    tail = np.where(lag > 0, -lag / SLOW_TAIL, lag / FAST_TAIL)
-    tail = np.log(eps) + np.maximum(tail - np.log(SLOW_TAIL + FAST_TAIL), LOG_FLOOR)
-    total = np.logaddexp(core, tail)
-    missing = np.isnan(total)
-    on_level = np.exp(core - total)
-    total[missing] = 0.0
-    on_level[missing] = 0.0
+    core = lag / sigma
+    core *= core
+    core *= -0.5
+    core -= np.log(sigma) + 0.5 * np.log(2 * np.pi)
+    core += np.log1p(-slow)[:, None, :]
+    tail = np.where(lag > 0, lag * (-1 / SLOW_TAIL), lag * (1 / FAST_TAIL))
+    tail -= np.log(SLOW_TAIL + FAST_TAIL)
+    np.maximum(tail, LOG_FLOOR, out=tail)
+    tail += np.log(slow)[:, None, :]
+    # log(exp(core) + exp(tail)) and core's part of it, with one exponential for both
+    over = core - tail
+    small = np.exp(-np.abs(over))
+    total = np.maximum(core, tail)
+    total += np.log1p(small)
+    on_level = np.where(over > 0, 1.0, small)
+    on_level /= 1.0 + small
+    missing = np.isnan(y)
+    if missing.any():
+        every = np.broadcast_to(missing[:, None, :], total.shape)
+        total[every] = 0.0
+        on_level[every] = 0.0
     return total, on_level
 
 

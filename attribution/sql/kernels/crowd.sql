@@ -1,9 +1,10 @@
 -- crowd: one row a kernel that overlaps another one of its device. Unions and exclusive times need
 -- order in time for these rows only.
+--   own_process  the kernel's process index; process: that of its segment
 -- reads: kernel_rows, segments, buckets_of_names
 CREATE OR REPLACE TEMP TABLE crowd AS
 SELECT
-    k.kernel, k.device, k.start_ns, k.end_ns, k.segment, k.name,
+    k.kernel, k.process AS own_process, k.device, k.stream, k.start_ns, k.end_ns, k.segment, k.name,
     s.process, s.phase, s.part, b.bucket
 FROM kernel_rows AS k
 JOIN segments AS s USING (segment)
