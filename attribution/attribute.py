@@ -94,19 +94,19 @@ class Analysis:
 
 
 def analyse(
-    path: str | Path,
+    path: str | Path | Staged,
     *,
     profile: str | None = None,
     window: str = "",
     use_cache: bool = True,
     say: Say = _quiet,
 ) -> Analysis:
-    """Stage a trace and run every SQL module over it. Close the result when done.
+    """Stage a trace, unless it is, and run every SQL module over it. Close the result when done.
 
     Raises `UnusableInput` for what is no trace, `NoDeviceActivity` for a trace without GPU work,
     `UsageError` for a window or profile that does not fit, `InternalError` if conservation broke.
     """
-    staged = open_trace(path, use_cache, say)
+    staged = path if isinstance(path, Staged) else open_trace(path, use_cache, say)
     try:
         _require_work(staged)
         spill = Path(tempfile.mkdtemp(prefix="spill-", dir=staged.folder))
@@ -362,7 +362,7 @@ class Attribution:
 
 
 def attribute(
-    path: str | Path,
+    path: str | Path | Staged,
     *,
     profile: str | None = None,
     window: str = "",
@@ -370,21 +370,23 @@ def attribute(
     say: Say = _quiet,
     given: Given | None = None,
     api: str | Path | None = None,
+    ahead: Callable[[Analysis], None] | None = None,
 ) -> Attribution:
     """Attribute a trace: phases, verification steps, cost buckets.
 
     path: a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, an .nsys-rep, or a
-    CSV of `nsys stats` (`cuda_gpu_trace`, `cuda_gpu_kern_sum`).
+    CSV of `nsys stats` (`cuda_gpu_trace`, `cuda_gpu_kern_sum`); or what `open_trace` made of one.
     profile: a bundled profile's name or a TOML file; chosen by the kernel names if None.
     window: which steps to measure, see `measure.measured`; all but warm-up if ''.
     given, api: for a kernel summary alone: known passes and layers, and a `cuda_api_sum` CSV.
+    ahead: called as soon as every kernel has its place, to start on what needs no more.
 
     Raises the errors of `analyse`.
     """
     from lanescope.attribution.copies.results import read
     from lanescope.attribution.results import document
 
-    if is_summary(Path(path)):
+    if not isinstance(path, Staged) and is_summary(Path(path)):
         if window:
             raise UsageError("--window: a kernel summary has no timeline", "leave it out")
         known, calls = given or Given(), Path(api) if api else None
@@ -396,6 +398,8 @@ def attribute(
         )
     analysis = analyse(path, profile=profile, window=window, use_cache=use_cache, say=say)
     try:
+        if ahead is not None:
+            ahead(analysis)
         doc = document(analysis)
         say("reading the row copies")
         copies = read(analysis)

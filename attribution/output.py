@@ -6,27 +6,24 @@ rows are copied; views add their pages.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from lanescope.attribution import kernels_out
-from lanescope.attribution.attribute import Attribution
+from lanescope.attribution.attribute import Analysis, Attribution
+from lanescope.attribution.beside import beside
 from lanescope.attribution.frames import steps_table
-from lanescope.schemas.errors import UnusableInput, UsageError
+from lanescope.schemas.errors import UsageError
 
 DOCUMENT = "attribution.json"
 STEPS = "steps.parquet"
 STEP_BUCKETS = "step_buckets.parquet"
 KERNELS = "kernels.parquet"
 LAYER_STEPS = "layer_steps.parquet"
-
-_ENOSPC = 28
 
 
 def default_folder(path: Path) -> Path:
@@ -48,45 +45,38 @@ def check_target(folder: Path, force: bool) -> None:
         raise UsageError(f"{folder} is not a folder that lanescope wrote", "choose another --out")
 
 
-def write(result: Attribution, folder: Path, pages: Callable[[Path], None]) -> None:
-    """Write everything into a folder beside `folder`, then give it the name.
-
-    `pages` adds what views make of the result. Raises `UnusableInput` when the disk is full or the
-    place cannot be written; `folder` is then as it was.
-    """
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as exc:
-        raise UnusableInput(
-            f"{folder.parent}: cannot be written ({exc.strerror})", "choose another --out"
-        ) from exc
-    try:
-        work.chmod(0o755)
-        with _writing_kernels(result, work):
-            _write_tables(result, work)
-            pages(work)
-        if folder.exists():
-            shutil.rmtree(folder)
-        work.rename(folder)
-    except OSError as exc:
-        why = "no space left" if exc.errno == _ENOSPC else str(exc.strerror)
-        raise UnusableInput(f"{folder}: cannot be written ({why})", "choose another --out") from exc
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
 @contextmanager
-def _writing_kernels(result: Attribution, folder: Path) -> Iterator[None]:
-    """Write kernels.parquet beside the rest: most of the bytes, and hardly any Python."""
-    if result.document.summary is not None:  # no timeline: no row a kernel
-        yield
-        return
-    kernels = kernels_out.Writer(result.analysis)
-    with ThreadPoolExecutor(1) as pool:
-        written = pool.submit(kernels.write, folder / KERNELS)
-        yield
-        written.result()
+def writing(folder: Path) -> Iterator[Writing]:
+    """Write an attribution's folder beside `folder`, which gets the name when all is written.
+
+    Raises `UnusableInput` when the disk is full or the place cannot be written; `folder` is then
+    as it was.
+    """
+    with beside(folder, folder=True) as work, ThreadPoolExecutor(1) as pool:
+        yield Writing(work, pool)
+
+
+class Writing:
+    """A folder that is being written."""
+
+    def __init__(self, work: Path, pool: ThreadPoolExecutor) -> None:
+        self._work, self._pool = work, pool
+        self._kernels: Future[None] | None = None
+
+    def begin(self, analysis: Analysis) -> None:
+        """Start on kernels.parquet: most of the bytes and hardly any Python, so it runs beside."""
+        rows = kernels_out.Writer(analysis)
+        self._kernels = self._pool.submit(rows.write, self._work / KERNELS)
+
+    def finish(self, result: Attribution, pages: Callable[[Path], None]) -> None:
+        """Write the rest; `pages` adds what views make of the result."""
+        timeline = result.document.summary is None  # a kernel summary has no row a kernel
+        if timeline and self._kernels is None:
+            self.begin(result.analysis)
+        _write_tables(result, self._work)
+        pages(self._work)
+        if self._kernels is not None:
+            self._kernels.result()
 
 
 def _write_tables(result: Attribution, folder: Path) -> None:

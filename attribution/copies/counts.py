@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lanescope.attribution.copies.law import Law
 from lanescope.attribution.copies.levels import Naming
@@ -33,6 +34,8 @@ SHARED_FROM = 0.02
 SHARED_WEIGHT = 0.6
 #: layer-steps that speak for the whole before a layer's own mix of counts is believed
 LAYER_PRIOR = 30.0
+#: what an interval holds
+LEVEL = 0.95
 #: share of doubt that every answer keeps (levels are models): spread over the neighbours
 DOUBT = 0.002
 
@@ -51,7 +54,7 @@ class Observed:
     busy: Floats
     layer: np.ndarray
 
-    def take(self, rows: np.ndarray) -> Observed:
+    def take(self, rows: np.ndarray | slice) -> Observed:
         """The same for some rows."""
         return Observed(self.log_ns[rows], self.link[rows], self.busy[rows], self.layer[rows])
 
@@ -256,63 +259,99 @@ def _update_stretch(seen: Observed, share: Floats, chain: Chain) -> None:
             chain.stretch_sigma[m, tensor] = max(near, 0.04) * np.sqrt(1 + 2 / (n + 1))
 
 
+#: layer-steps worked on at a time: their arrays fit the processor's cache
+CHUNK = 2_000
+
+
 @dataclass(frozen=True)
 class Counts:
     """One row a layer-step: `estimate`, `low`, `high`, `confidence`, `mean`, `variance`.
 
-    `share` (n, M+1) is the distribution over counts behind them; `disturbed` (n, C) the probability
-    that each copy was slowed by something else; `shared` (n,) the layer-steps beside other traffic;
-    `group` the levels that cannot be told apart.
+    `share` (n, M+1) is the distribution over counts behind them, in single precision; `disturbed`
+    (n, C) the probability that each copy was slowed by something else; `shared` (n,) the
+    layer-steps beside other traffic; `group` the levels that cannot be told apart.
     """
 
-    share: Floats
+    share: NDArray[np.float32]
     disturbed: Floats
     shared: np.ndarray
     group: np.ndarray
 
     @cached_property
+    def _read_off(self) -> dict[str, np.ndarray]:
+        """All that is read from the distributions, in one pass over them."""
+        rows = range(0, max(len(self.share), 1), CHUNK)
+        parts = [_reading_of(self.share[i : i + CHUNK], self.shared[i : i + CHUNK]) for i in rows]
+        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+    @property
     def estimate(self) -> np.ndarray:
         """The most probable count."""
-        return np.asarray(self.share.argmax(axis=1))
+        return self._read_off["estimate"]
 
-    @cached_property
+    @property
     def confidence(self) -> Floats:
         """Probability of the estimate."""
-        return np.asarray(_with_doubt(self._open()).max(axis=1))
+        return self._read_off["confidence"]
 
-    @cached_property
+    @property
     def mean(self) -> Floats:
         """Expected count."""
-        return np.asarray(self.share @ np.arange(self.share.shape[1]))
+        return self._read_off["mean"]
 
     @property
     def variance(self) -> Floats:
         """Variance of the count given the durations."""
-        m = np.arange(self.share.shape[1])
-        share = self._open()
-        return np.asarray(np.maximum(share @ m**2 - (share @ m) ** 2, 0.0))
+        return self._read_off["variance"]
 
-    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Smallest run of neighbouring counts around the estimate that holds `level`."""
-        tail = (1 - level) / 2
-        below = np.cumsum(_with_doubt(self._open()), axis=1)
-        low = (below <= tail).sum(axis=1)
-        high = (below < 1 - tail).sum(axis=1)
-        best = self.estimate
-        return np.minimum(low, best), np.minimum(np.maximum(high, best), self.share.shape[1] - 1)
+    @property
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Smallest run of neighbouring counts around the estimate that holds 95 %."""
+        return self._read_off["low"], self._read_off["high"]
 
-    def _open(self) -> Floats:
-        """The distribution with disturbed layer-steps flattened by `SHARED_WEIGHT`."""
-        power = np.where(self.shared, SHARED_WEIGHT, 1.0)[:, None]
-        flat = self.share**power
-        return np.asarray(flat / flat.sum(axis=1, keepdims=True))
+    def mass(self, pick: np.ndarray | None = None) -> Floats:
+        """Expected number of (picked) layer-steps at each count, (M+1,)."""
+        weight = np.ones(len(self.share), np.float32) if pick is None else pick.astype(np.float32)
+        out = np.zeros(self.share.shape[1])
+        for i in range(0, len(weight), CHUNK):
+            out += weight[i : i + CHUNK] @ self.share[i : i + CHUNK]
+        return out
+
+    def take(self, pick: np.ndarray) -> Counts:
+        """The same for some layer-steps."""
+        some = Counts(self.share[pick], self.disturbed[pick], self.shared[pick], self.group)
+        some.__dict__["_read_off"] = {name: v[pick] for name, v in self._read_off.items()}
+        return some
 
 
-def count(seen: Observed, chain: Chain, chunk: int = 2_000) -> Counts:
-    """Read all layer-steps against settled levels, in chunks that the processor's cache holds."""
-    parts = []
-    for begin in range(0, len(seen.log_ns), chunk):
-        some = seen.take(np.arange(begin, min(begin + chunk, len(seen.log_ns))))
+def _reading_of(single: NDArray[np.float32], shared: np.ndarray) -> dict[str, np.ndarray]:
+    """Estimate, mean, variance, confidence and 95 % interval of some distributions."""
+    share: Floats = single.astype(np.float64)
+    m = np.arange(share.shape[1])
+    estimate, mean = share.argmax(axis=1), share @ m
+    if shared.any():  # disturbed layer-steps are no independent witnesses: flattened
+        share[shared] **= SHARED_WEIGHT
+        share[shared] /= share[shared].sum(axis=1, keepdims=True)
+    variance = np.maximum(share @ m**2 - (share @ m) ** 2, 0.0)
+    doubted = _with_doubt(share)
+    tail = (1 - LEVEL) / 2
+    below = np.cumsum(doubted, axis=1)
+    low, high = (below <= tail).sum(axis=1), (below < 1 - tail).sum(axis=1)
+    return {
+        "estimate": estimate,
+        "mean": mean,
+        "variance": variance,
+        "confidence": doubted.max(axis=1),
+        "low": np.minimum(low, estimate),
+        "high": np.minimum(np.maximum(high, estimate), share.shape[1] - 1),
+    }
+
+
+def count(seen: Observed, chain: Chain) -> Counts:
+    """Read all layer-steps against settled levels."""
+    parts: list[tuple[NDArray[np.float32], Floats]] = []
+    for begin in range(0, len(seen.log_ns), CHUNK):
+        some = seen.take(slice(begin, begin + CHUNK))
         share, disturbed = read(some, chain)
         # what slows one copy of a layer-step mostly slows its neighbours too
         worst = disturbed.max(axis=1)
@@ -321,10 +360,10 @@ def count(seen: Observed, chain: Chain, chunk: int = 2_000) -> Counts:
             share[again], disturbed[again] = read(
                 some.take(again), chain, support=0.6 * worst[again]
             )
-        parts.append((share, disturbed))
-    share = np.concatenate([p[0] for p in parts])
+        parts.append((share.astype(np.float32), disturbed))
+    shares = np.concatenate([p[0] for p in parts])
     disturbed = np.concatenate([p[1] for p in parts])
-    return Counts(share, disturbed, ~seen.calm | (disturbed > 0.5).all(axis=1), chain.group)
+    return Counts(shares, disturbed, ~seen.calm | (disturbed > 0.5).all(axis=1), chain.group)
 
 
 def _with_doubt(share: Floats) -> Floats:
@@ -339,10 +378,14 @@ def _with_doubt(share: Floats) -> Floats:
 
 def mixed(parts: list[tuple[float, Counts]]) -> Counts:
     """One answer from several namings, weighted by their probabilities."""
-    width = max(c.share.shape[1] for _, c in parts)
-    share = sum(p * np.pad(c.share, ((0, 0), (0, width - c.share.shape[1]))) for p, c in parts)
     first = parts[0][1]
-    return Counts(np.asarray(share), first.disturbed, first.shared, first.group)
+    if len(parts) == 1:
+        return first
+    width = max(c.share.shape[1] for _, c in parts)
+    share: NDArray[np.float32] = np.zeros((len(first.share), width), np.float32)
+    for p, c in parts:
+        share[:, : c.share.shape[1]] += np.float32(p) * c.share
+    return Counts(share, first.disturbed, first.shared, first.group)
 
 
 __all__ = ["Chain", "Counts", "Law", "Observed", "count", "mixed", "settle", "start"]

@@ -46,8 +46,10 @@ def split(ns: Floats, answer: Counts, chain: Chain, row_ns: Floats) -> Split:
     level = np.exp(chain.mu)
     rows = np.arange(level.shape[0])[:, None] * row_ns
     share = answer.share[:, : level.shape[0]]
-    share = share / share.sum(axis=1, keepdims=True)
-    expected, moved = share @ level, share @ rows
+    whole = share.sum(axis=1, keepdims=True)
+    # single precision as the shares: a ten-millionth of a duration
+    expected = share @ level.astype(np.float32) / whole
+    moved = share @ rows.astype(np.float32) / whole
     slow = np.where(answer.disturbed > CALM_BELOW, np.maximum(ns - expected, 0), 0)
     valid = ~np.isnan(ns)
     total = np.where(valid, ns, 0).sum(axis=0)

@@ -10,7 +10,6 @@ import pandas as pd
 
 from lanescope.attribution.copies import aggregate, link, traffic
 from lanescope.attribution.copies.aggregate import Reading
-from lanescope.attribution.copies.counts import Counts
 from lanescope.attribution.copies.estimate import Group, Stated, groups, tensor_names
 from lanescope.attribution.copies.load import CopyTables, load
 from lanescope.attribution.copies.load import stated as stated_by
@@ -291,7 +290,7 @@ def _rank(ordered: np.ndarray, share: float) -> float:
 
 def _levels(group: Group, pick: np.ndarray, names: tuple[str, ...]) -> list[Level]:
     chain = group.chain
-    mass = group.answers[0][1].share[pick].sum(axis=0)
+    mass = group.answers[0][1].mass(pick)
     top = int(np.flatnonzero(mass >= 0.5).max()) if (mass >= 0.5).any() else 0
     rows = []
     for count in range(top + 1):
@@ -357,15 +356,17 @@ def _link(
     parts = []
     for g, pick in zip(found, picks, strict=True):
         steps += int(g.steps.frame["step"][pick].nunique())
-        mass = g.answers[0][1].share.sum(axis=0)
+        mass = g.answers[0][1].mass()
         row_ns = link.per_row(g.chain, g.named.best.law, mass)
-        parts.append((link.split(g.steps.ns[pick], _taken(g, pick), g.chain, row_ns), row_ns))
+        parts.append(
+            (link.split(g.steps.ns[pick], g.answers[0][1].take(pick), g.chain, row_ns), row_ns)
+        )
     per_step = 1e6 * max(steps, 1)
     rates = _rates(found, picks, names, group) if group.facts.row_bytes else []
     total = sum(float(s.total.sum()) for s, _ in parts)
     counted = _counted(rates)
     moved = sum(
-        float((_taken(g, p).mean.sum()) * sum(g.facts.row_bytes))
+        float(g.answers[0][1].mean[p].sum() * sum(g.facts.row_bytes))
         for g, p in zip(found, picks, strict=True)
         if g.facts.row_bytes
     )
@@ -387,11 +388,6 @@ def _link(
     )
 
 
-def _taken(group: Group, pick: np.ndarray) -> Counts:
-    answer = group.answers[0][1]
-    return Counts(answer.share[pick], answer.disturbed[pick], answer.shared[pick], answer.group)
-
-
 def _counted(rates: list[TensorRate]) -> TensorRate | None:
     """The tensor with the largest rows: launches and latency weigh least there."""
     return max(rates, key=lambda r: r.row_bytes) if rates else None
@@ -401,9 +397,9 @@ def _rates(
     found: list[Group], picks: list[np.ndarray], names: tuple[str, ...], group: Group
 ) -> list[TensorRate]:
     pick = picks[found.index(group)]
-    answer = _taken(group, pick)
+    answer = group.answers[0][1].take(pick)
     slopes = link.slopes(group.steps.ns[pick], answer)
-    mass = group.answers[0][1].share.sum(axis=0)
+    mass = group.answers[0][1].mass()
     law = group.named.best.law
     row_ns = link.per_row(group.chain, law, mass)
     seen = np.flatnonzero(mass >= 3)
@@ -442,7 +438,7 @@ def layer_step_frame(found: list[Group], stated: Stated) -> pd.DataFrame:
     parts = []
     for group in found:
         names = tensor_names(stated, group.steps.ns.shape[1])
-        low, high = group.answer.interval()
+        low, high = group.answer.interval
         part = group.steps.frame[
             ["process", "device", "step", "layer", "measured", "start_ns"]
         ].copy()

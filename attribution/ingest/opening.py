@@ -39,6 +39,11 @@ class Staged:
     from_cache: bool
     _temporary: Path | None = field(default=None, repr=False)
 
+    @property
+    def temporary(self) -> bool:
+        """Whether the folder goes away with `close`."""
+        return self._temporary is not None
+
     def close(self) -> None:
         """Drop a folder that was built for this call alone."""
         if self._temporary is not None:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from lanescope.profiler.cli import answers
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from lanescope.attribution.ingest import Staged
+    from lanescope.attribution.summary.reading import Given
+    from lanescope.schemas.documents.attribution import AttributionDocument
+    from lanescope.schemas.documents.misses import ScoreRow
+
+Say = Callable[[str], None]
 
 #: What --require may name: a value that may be withheld.
 REQUIRABLE = (
@@ -89,37 +102,21 @@ def command(
     report.html, and prints the answer. A kernel summary (cuda_gpu_kern_sum) has no timeline: passes
     come from its counts, and only attribution.json and report.html are written.
     """
-    from lanescope.attribution import output
-    from lanescope.attribution.attribute import attribute
+    from lanescope.attribution.output import check_target, default_folder
     from lanescope.attribution.summary.reading import Given
     from lanescope.dashboards import attribution_text, copies_text
-    from lanescope.dashboards.pages import attribution_page
     from lanescope.dashboards.terminal import console, sentence
 
     given = Given(steps, layers, requests) if steps or layers or requests else None
-    folder = out or output.default_folder(trace)
+    folder = out or default_folder(trace)
     if not as_json:
-        output.check_target(folder, force)
-    with (
-        progress() as say,
-        attribute(
-            trace,
-            profile=profile,
-            window=window,
-            use_cache=not no_cache,
-            say=say,
-            given=given,
-            api=api,
-        ) as result,
-    ):
-        document = result.document
-        card = result.score(truth) if truth else None
-        if as_json:
-            click.echo(document.model_dump_json(indent=1, by_alias=True))
-        else:
-            say("writing")
-            output.write(result, folder, lambda f: attribution_page.write(result, f, truth))
-    if not as_json:
+        check_target(folder, force)
+    asked = Asked(trace, profile, window, given, api, use_cache=not no_cache)
+    with progress() as say:
+        document, card = _answer(asked, None if as_json else folder, truth, say)
+    if as_json:
+        click.echo(document.model_dump_json(indent=1, by_alias=True))
+    else:
         con = console(plain=plain)
         attribution_text.show(document, con)
         if card:
@@ -127,3 +124,80 @@ def command(
         sentence(con, f"Written to {folder}/: open {folder}/report.html")
     withheld = {a.what for a in document.abstained}
     return ExitCode.ABSTAINED if withheld & set(require) else ExitCode.DONE
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say of the question, see `attribution.attribute.attribute`."""
+
+    trace: Path
+    profile: str | None
+    window: str
+    given: Given | None
+    api: Path | None
+    use_cache: bool
+
+
+def _answer(
+    asked: Asked, folder: Path | None, truth: Path | None, say: Say
+) -> tuple[AttributionDocument, ScoreRow | None]:
+    """Answer, from the kept answer where the same was asked before; write `folder` if named."""
+    from lanescope.attribution.ingest import open_trace
+    from lanescope.attribution.summary.attribution import is_summary
+
+    plain = asked.given is None and asked.api is None and truth is None
+    if not plain or not asked.use_cache or is_summary(asked.trace):
+        return _work_out(asked, asked.trace, folder, truth, say)
+    with open_trace(asked.trace, True, say) as staged:
+        key = answers.question(asked.trace, asked.profile, asked.window)
+        kept = answers.find(staged, key)
+        if kept is not None and (document := _repeat(kept, folder)) is not None:
+            return document, None
+        document, _ = _work_out(asked, staged, folder, None, say)
+        if folder is not None:
+            answers.keep(staged, key, folder)
+        return document, None
+
+
+def _repeat(kept: Path, folder: Path | None) -> AttributionDocument | None:
+    """The kept answer, written to `folder` if named; None when it is gone or damaged."""
+    from lanescope.attribution.beside import beside
+    from lanescope.attribution.output import DOCUMENT
+    from lanescope.schemas.documents.attribution import AttributionDocument
+
+    try:
+        document = AttributionDocument.model_validate_json((kept / DOCUMENT).read_bytes())
+    except (FileNotFoundError, ValueError):  # another process put its own in place, or damage
+        return None
+    if folder is not None:
+        with beside(folder, folder=True) as work:
+            answers.take(kept, work)
+    return document
+
+
+def _work_out(
+    asked: Asked, source: Path | Staged, folder: Path | None, truth: Path | None, say: Say
+) -> tuple[AttributionDocument, ScoreRow | None]:
+    from lanescope.attribution.attribute import attribute
+    from lanescope.attribution.output import writing
+    from lanescope.dashboards.pages import attribution_page
+
+    with contextlib.ExitStack() as stack:
+        out = None if folder is None else stack.enter_context(writing(folder))
+        result = stack.enter_context(
+            attribute(
+                source,
+                profile=asked.profile,
+                window=asked.window,
+                use_cache=asked.use_cache,
+                say=say,
+                given=asked.given,
+                api=asked.api,
+                ahead=out.begin if out else None,
+            )
+        )
+        card = result.score(truth) if truth else None
+        if out is not None:
+            say("writing")
+            out.finish(result, lambda f: attribution_page.write(result, f, truth))
+        return result.document, card

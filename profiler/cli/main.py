@@ -18,6 +18,7 @@ from click.exceptions import Exit
 
 from lanescope._version import __version__
 from lanescope.dashboards import terminal
+from lanescope.profiler.cli.memory import keep_freed_memory
 from lanescope.schemas.errors import ExitCode, LanescopeError
 
 #: verb -> (module beside this one, one-line help). The help stands here so that `lanescope --help`
@@ -106,6 +107,7 @@ def _debugging(argv: list[str]) -> bool:
 
 def main(argv: list[str] | None = None) -> Any:
     """Run the command line and exit with its documented code."""
+    keep_freed_memory()
     args = sys.argv[1:] if argv is None else argv
     # --debug and --plain are welcome after the verb too.
     for option in ("--debug", "--plain"):

@@ -27,7 +27,7 @@ def _mean(group: Group) -> Interval:
 
 
 def _shares(group: Group, counts: np.ndarray) -> tuple[float, float]:
-    low, high = group.answer.interval()
+    low, high = group.answer.interval
     exact = float((group.answer.estimate == counts).mean())
     return exact, float(((low <= counts) & (counts <= high)).mean())
 
