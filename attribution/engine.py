@@ -14,13 +14,13 @@ from typing import Any
 
 import duckdb
 
-#: Without --memory: this share of what the machine (or its cgroup) has, and no more than this.
-_MEMORY_SHARE = 0.5
-_MEMORY_MOST = 3 << 30
+#: This share of what the machine (or its cgroup) has, and no more than this; the rest spills.
+_MEMORY_SHARE = 0.25
+_MEMORY_MOST = 768 << 20
 
 
 def memory_limit() -> int:
-    """Bytes DuckDB may use: half the memory of the machine or of its cgroup, at most 3 GiB."""
+    """Bytes DuckDB may use: a quarter of what the machine or its cgroup has, at most 768 MiB."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lanescope.attribution.ingest import encoding
 from lanescope.attribution.ingest.ids import Ints
@@ -55,9 +56,9 @@ class Api:
     process: Ints
     start_ns: Ints
     end_ns: Ints
-    name: Ints
+    name: NDArray[np.int32]
     names: list[str]
-    kind: Ints
+    kind: NDArray[np.int32]
     kinds: list[str]
 
     def of_kind(self, *kinds: str) -> np.ndarray:
@@ -115,9 +116,9 @@ def _api(table: pa.Table) -> Api:
     if not pa.types.is_dictionary(name.type):
         name = name.dictionary_encode()
     names = [str(n) for n in name.dictionary.to_pylist()]
-    index = name.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    index = name.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int32)
     kinds = sorted({api_kind(n) for n in names})
-    kind_of = np.array([kinds.index(api_kind(n)) for n in names], dtype=np.int64)
+    kind_of = np.array([kinds.index(api_kind(n)) for n in names], dtype=np.int32)
     return Api(
         process=_ints(table, "process"),
         start_ns=_ints(table, "start_ns"),

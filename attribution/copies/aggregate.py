@@ -52,8 +52,8 @@ def reading(group: Group) -> Reading:
     for (p, counts), naming in zip(group.answers, group.named.namings, strict=False):
         low, high = counts.mean.copy(), counts.mean.copy()
         for first, last in naming.spread:
-            mass = counts.share[:, first : last + 1].sum(axis=1)
-            inside = counts.share[:, first : last + 1] @ np.arange(first, last + 1)
+            share = counts.share[:, first : last + 1]
+            mass, inside = share.sum(axis=1), share @ np.arange(first, first + share.shape[1])
             low += mass * first - inside
             high += mass * last - inside
         namings.append((p, counts.mean, low, high))

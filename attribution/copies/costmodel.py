@@ -91,8 +91,8 @@ def _points(found: list[Group], reads: list[Reading], steps: pd.DataFrame) -> pd
     """One row a measured step: process, device, step, misses, variance, wall_ms, gpu_ms."""
     parts = []
     for group, read in zip(found, reads, strict=True):
-        frame = group.steps.frame.assign(misses=read.mean, variance=read.variance)
-        frame = frame[frame["measured"]]
+        keys, pick = group.steps.frame[["process", "device", "step"]], group.steps.frame["measured"]
+        frame = keys.assign(misses=read.mean, variance=read.variance)[pick]
         means = frame.groupby(["process", "device", "step"], as_index=False).agg(
             misses=("misses", "mean"), variance=("variance", "mean"), layers=("misses", "size")
         )

@@ -267,9 +267,10 @@ CHUNK = 2_000
 class Counts:
     """One row a layer-step: `estimate`, `low`, `high`, `confidence`, `mean`, `variance`.
 
-    `share` (n, M+1) is the distribution over counts behind them, in single precision; `disturbed`
-    (n, C) the probability that each copy was slowed by something else; `shared` (n,) the
-    layer-steps beside other traffic; `group` the levels that cannot be told apart.
+    `share` (n, W) is the distribution over counts 0..W-1 behind them, in single precision; W is at
+    most M+1, higher counts have no part in it. `disturbed` (n, C) is the probability that each copy
+    was slowed by something else; `shared` (n,) the layer-steps beside other traffic; `group` the
+    levels that cannot be told apart.
     """
 
     share: NDArray[np.float32]
@@ -312,16 +313,11 @@ class Counts:
     def mass(self, pick: np.ndarray | None = None) -> Floats:
         """Expected number of (picked) layer-steps at each count, (M+1,)."""
         weight = np.ones(len(self.share), np.float32) if pick is None else pick.astype(np.float32)
-        out = np.zeros(self.share.shape[1])
+        width = self.share.shape[1]
+        out = np.zeros(max(width, len(self.group)))
         for i in range(0, len(weight), CHUNK):
-            out += weight[i : i + CHUNK] @ self.share[i : i + CHUNK]
+            out[:width] += weight[i : i + CHUNK] @ self.share[i : i + CHUNK]
         return out
-
-    def take(self, pick: np.ndarray) -> Counts:
-        """The same for some layer-steps."""
-        some = Counts(self.share[pick], self.disturbed[pick], self.shared[pick], self.group)
-        some.__dict__["_read_off"] = {name: v[pick] for name, v in self._read_off.items()}
-        return some
 
 
 def _reading_of(single: NDArray[np.float32], shared: np.ndarray) -> dict[str, np.ndarray]:
@@ -338,7 +334,7 @@ def _reading_of(single: NDArray[np.float32], shared: np.ndarray) -> dict[str, np
     below = np.cumsum(doubted, axis=1)
     low, high = (below <= tail).sum(axis=1), (below < 1 - tail).sum(axis=1)
     return {
-        "estimate": estimate,
+        "estimate": estimate.astype(np.int64),
         "mean": mean,
         "variance": variance,
         "confidence": doubted.max(axis=1),
@@ -360,10 +356,19 @@ def count(seen: Observed, chain: Chain) -> Counts:
             share[again], disturbed[again] = read(
                 some.take(again), chain, support=0.6 * worst[again]
             )
-        parts.append((share.astype(np.float32), disturbed))
-    shares = np.concatenate([p[0] for p in parts])
+        parts.append((_trimmed(share), disturbed))
+    width = max(p[0].shape[1] for p in parts)
+    shares = np.zeros((len(seen.log_ns), width), np.float32)
+    for i, (some_shares, _) in enumerate(parts):
+        shares[i * CHUNK : (i + 1) * CHUNK, : some_shares.shape[1]] = some_shares
     disturbed = np.concatenate([p[1] for p in parts])
     return Counts(shares, disturbed, ~seen.calm | (disturbed > 0.5).all(axis=1), chain.group)
+
+
+def _trimmed(share: Floats) -> NDArray[np.float32]:
+    """Without the high counts that nothing speaks for: far fewer rows miss than are routed."""
+    some = np.flatnonzero(share.max(axis=0) > 1e-9)
+    return share[:, : int(some.max()) + 2].astype(np.float32)
 
 
 def _with_doubt(share: Floats) -> Floats:

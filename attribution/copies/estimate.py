@@ -75,7 +75,8 @@ def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Sta
     shared = traffic.link_share(copies, memory)
     reference = traffic.plain_copy_rate(memory)
     out = []
-    for (process, device), some in copies.groupby(["process", "device"], sort=True):
+    for (process, device), places in traffic.places(copies, ["process", "device"]):
+        some = copies if isinstance(places, slice) else copies.iloc[places]
         order = some if _in_order(some) else some.sort_values(["step", "start_ns"], kind="stable")
         learnt = structure.learn(
             order, len(stated.tensors) if stated.tensors else None, stated.layers
@@ -90,7 +91,7 @@ def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Sta
             busy[at],
             pd.factorize(steps.frame["layer"])[0],
         )
-        group = _group(int(process), int(device), steps, seen, order, stated, reference)  # type: ignore[call-overload]
+        group = _group(int(process), int(device), steps, seen, order, stated, reference)
         if group is not None:
             out.append(group)
     return out
@@ -129,10 +130,6 @@ def _group(
         return None
     named = _open_top(named, found, facts)
     chain, answer, means = _answer(seen, found, named, facts)
-    grids = [
-        [int(v) for v in cell[0]] if (cell == cell[0]).all() else []
-        for cell in _grids(order, steps)
-    ]
     best = named.best
     size = max(1, len({x for x in best.labels if x > 0}) * steps.ns.shape[1])
     strange = -best.score / size > STRANGE
@@ -147,7 +144,7 @@ def _group(
         means,
         facts,
         basis,
-        grids,
+        _grids(order, steps),
         strange,
         [*steps.structure.contradictions, *warnings],
     )
@@ -190,9 +187,14 @@ def _hides_counts(naming: levels.Naming, found: mixture.Clusters, facts: Facts) 
     return narrow and not (full_from_the_start and len(set(labels[labels > 0].tolist())) > 1)
 
 
-def _grids(order: pd.DataFrame, steps: structure.LayerSteps) -> list[np.ndarray]:
-    cells = order[["grid_x", "grid_y", "grid_z"]].to_numpy()
-    return [cells[steps.rows[:, c]] for c in range(steps.rows.shape[1])]
+def _grids(order: pd.DataFrame, steps: structure.LayerSteps) -> list[list[int]]:
+    """The grid of each copy of a layer-step, [] where it changes."""
+    out = []
+    for rows in steps.rows.T:
+        cells = [order[c].to_numpy()[rows] for c in ("grid_x", "grid_y", "grid_z")]
+        same = all((c == c[0]).all() for c in cells)
+        out.append([int(c[0]) for c in cells] if same else [])
+    return out
 
 
 def _routed(order: pd.DataFrame, stated: Stated) -> tuple[int | None, str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lanescope.attribution.copies.counts import Chain, Counts
 from lanescope.attribution.copies.law import Law
@@ -12,6 +13,8 @@ from lanescope.attribution.copies.mixture import Floats
 
 #: a copy slowed with at least this probability is left out of rates
 CALM_BELOW = 0.5
+#: layer-steps worked on at a time
+_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True)
@@ -41,30 +44,45 @@ def per_row(chain: Chain, law: Law, mass: Floats) -> Floats:
     return out
 
 
-def split(ns: Floats, answer: Counts, chain: Chain, row_ns: Floats) -> Split:
-    """Split the time of every copy: its rows' link time, the rest of its level, disturbance."""
-    level = np.exp(chain.mu)
-    rows = np.arange(level.shape[0])[:, None] * row_ns
-    share = answer.share[:, : level.shape[0]]
+def split(ns: Floats, answer: Counts, pick: NDArray[np.bool_], chain: Chain, row: Floats) -> Split:
+    """Split the time of every picked copy: its rows' link time, the rest of its level, disturbance.
+
+    `ns` (n, C) durations, `row` (C,) link time of one row.
+    """
+    parts = [
+        _split(ns[some], answer.share[some], answer.disturbed[some], chain, row)
+        for some in np.array_split(np.flatnonzero(pick), max(1, len(ns) // _AT_ONCE))
+    ]
+    total, moved, lost = np.sum(parts, axis=0)
+    return Split(total, moved, total - moved - lost, lost)
+
+
+def _split(
+    ns: Floats, share: NDArray[np.float32], disturbed: Floats, chain: Chain, row: Floats
+) -> tuple[Floats, Floats, Floats]:
+    level = np.exp(chain.mu[: share.shape[1]])
+    rows = np.arange(len(level))[:, None] * row
+    share = share[:, : len(level)]
     whole = share.sum(axis=1, keepdims=True)
     # single precision as the shares: a ten-millionth of a duration
     expected = share @ level.astype(np.float32) / whole
     moved = share @ rows.astype(np.float32) / whole
-    slow = np.where(answer.disturbed > CALM_BELOW, np.maximum(ns - expected, 0), 0)
+    slow = np.where(disturbed > CALM_BELOW, np.maximum(ns - expected, 0), 0)
     valid = ~np.isnan(ns)
-    total = np.where(valid, ns, 0).sum(axis=0)
-    link = np.where(valid, np.minimum(moved, ns), 0).sum(axis=0)
-    lost = np.where(valid, slow, 0).sum(axis=0)
-    return Split(total, link, total - link - lost, lost)
+    return (
+        np.where(valid, ns, 0).sum(axis=0),
+        np.where(valid, np.minimum(moved, ns), 0).sum(axis=0),
+        np.where(valid, slow, 0).sum(axis=0),
+    )
 
 
-def slopes(ns: Floats, answer: Counts) -> Floats:
+def slopes(ns: Floats, answer: Counts, pick: NDArray[np.bool_]) -> Floats:
     """Slope of time over misses of each tensor (ns a row): what rows add to an empty launch.
 
-    Least squares over calm, sure layer-steps, through the mean of the launches that moved nothing;
-    with a free intercept where there are too few of those.
+    Least squares over the picked layer-steps that are calm and sure, through the mean of the
+    launches that moved nothing; with a free intercept where there are too few of those.
     """
-    sure = answer.confidence >= 0.9
+    sure = pick & (answer.confidence >= 0.9)
     out = np.full(ns.shape[1], np.nan)
     for tensor in range(ns.shape[1]):
         use = sure & (answer.disturbed[:, tensor] < CALM_BELOW) & ~np.isnan(ns[:, tensor])

@@ -24,6 +24,7 @@ _KINDS = {"HTOD": "h2d", "DTOH": "d2h", "HTOA": "h2d", "ATOH": "d2h"}
 _COPY_FALLBACK = {1: "h2d", 2: "d2h"}
 _PINNED = re.compile("PINNED", re.IGNORECASE)
 _PINNED_FALLBACK = 1
+_BATCH = 1 << 20
 
 
 @dataclass
@@ -66,24 +67,37 @@ def load(analysis: Analysis) -> CopyTables | None:
         str(phase): int(count)
         for phase, count in con.execute("SELECT phase, launches FROM copy_elsewhere").fetchall()
     }
-    launches = _frame(con.table("copy_launches"))
+    launches = _frame(con.table("copy_launches"), order="kernel")
     if launches.empty:
         return CopyTables(launches, pd.DataFrame(), np.zeros(0), elsewhere)
     if launches.layer.isna().any():  # else the layers tell the structure, and this costs a sort
         between = _frame(con.table("copy_between"))
         launches = launches.merge(between, on="kernel", how="left", validate="one_to_one")
     beside = _frame(con.table("copy_beside"))
-    busy = traffic.busy_share(
-        launches.assign(process=launches.own_process),
-        beside.rename(columns={"own_process": "process"}),
-    )
+    busy = traffic.busy_share(launches, beside)
+    launches = launches.drop(columns=["own_process", "stream", "segment", "kernel"])
     return CopyTables(launches, _frame(con.table("copy_memory")), busy, elsewhere)
 
 
-def _frame(rows: duckdb.DuckDBPyRelation) -> pd.DataFrame:
-    """A relation as a frame whose columns stay where they are: no copy into one block."""
-    table = rows.to_arrow_table()
-    return pd.DataFrame({n: table.column(n).to_numpy() for n in table.column_names}, copy=False)
+def _frame(rows: duckdb.DuckDBPyRelation, order: str = "") -> pd.DataFrame:
+    """A relation as a frame, sorted by the column `order`, whose columns stay where they are.
+
+    Column by column: neither a sort of whole rows nor pandas' copy into one block.
+    """
+    names = rows.columns
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for batch in rows.to_arrow_reader(_BATCH):
+        for name in names:
+            parts[name].append(np.array(batch.column(name).to_numpy(zero_copy_only=False)))
+    columns: dict[str, np.ndarray] = {}
+    place = None
+    for name in sorted(names, key=lambda n: n != order):
+        some = parts.pop(name)
+        column = np.concatenate(some) if some else np.zeros(0)
+        if name == order and (column[1:] < column[:-1]).any():
+            place = np.argsort(column, kind="stable")
+        columns[name] = column if place is None else column[place]
+    return pd.DataFrame(columns, copy=False)
 
 
 def _register_kinds(analysis: Analysis) -> None:

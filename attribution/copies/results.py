@@ -77,6 +77,7 @@ def summarize(tables: CopyTables, stated: Stated, steps: pd.DataFrame) -> Copies
     """
     out = CopiesResult()
     found = groups(tables.launches, tables.memory, tables.busy, stated)
+    tables.launches = tables.launches.iloc[:0]  # the largest table of all has been read
     found = [g for g in found if _picked(g).any()]
     if not found:
         why = "the durations of the row copies fit no believable levels"
@@ -358,9 +359,7 @@ def _link(
         steps += int(g.steps.frame["step"][pick].nunique())
         mass = g.answers[0][1].mass()
         row_ns = link.per_row(g.chain, g.named.best.law, mass)
-        parts.append(
-            (link.split(g.steps.ns[pick], g.answers[0][1].take(pick), g.chain, row_ns), row_ns)
-        )
+        parts.append((link.split(g.steps.ns, g.answers[0][1], pick, g.chain, row_ns), row_ns))
     per_step = 1e6 * max(steps, 1)
     rates = _rates(found, picks, names, group) if group.facts.row_bytes else []
     total = sum(float(s.total.sum()) for s, _ in parts)
@@ -397,8 +396,8 @@ def _rates(
     found: list[Group], picks: list[np.ndarray], names: tuple[str, ...], group: Group
 ) -> list[TensorRate]:
     pick = picks[found.index(group)]
-    answer = group.answers[0][1].take(pick)
-    slopes = link.slopes(group.steps.ns[pick], answer)
+    answer = group.answers[0][1]
+    slopes = link.slopes(group.steps.ns, answer, pick)
     mass = group.answers[0][1].mass()
     law = group.named.best.law
     row_ns = link.per_row(group.chain, law, mass)
@@ -416,7 +415,7 @@ def _rates(
                 tensor=name,
                 row_bytes=size,
                 marginal_GBps=size / float(slopes[i]),
-                effective_GBps=float(answer.mean.sum()) * size / total,
+                effective_GBps=float(answer.mean[pick].sum()) * size / total,
                 saturated_GBps=size / float(row_ns[i]) if full else None,
                 by_count={
                     str(m): m * size / float(np.exp(group.chain.mu[m, i])) for m in seen if m > 0
@@ -439,17 +438,15 @@ def layer_step_frame(found: list[Group], stated: Stated) -> pd.DataFrame:
     for group in found:
         names = tensor_names(stated, group.steps.ns.shape[1])
         low, high = group.answer.interval
-        part = group.steps.frame[
-            ["process", "device", "step", "layer", "measured", "start_ns"]
-        ].copy()
-        part["misses"] = group.answer.estimate.astype(np.int64)
-        part["low"], part["high"] = low.astype(np.int64), high.astype(np.int64)
+        keys = ("process", "device", "step", "layer", "measured", "start_ns")
+        part = {name: group.steps.frame[name].to_numpy() for name in keys}
+        part["misses"], part["low"], part["high"] = group.answer.estimate, low, high
         part["confidence"] = group.answer.confidence
         part["disturbed"] = np.asarray((group.answer.disturbed > 0.5).any(axis=1))
-        for i in range(group.steps.ns.shape[1]):
-            part[f"copy_ns_{names[i]}"] = group.steps.ns[:, i].astype(np.int64)
-        parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+        for i, name in enumerate(names):
+            part[f"copy_ns_{name}"] = group.steps.ns[:, i].astype(np.int64)
+        parts.append(pd.DataFrame(part, copy=False))
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
 def _notices(out: CopiesResult, found: list[Group], stated: Stated) -> None:

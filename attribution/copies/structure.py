@@ -14,6 +14,8 @@ import pandas as pd
 
 from lanescope.attribution.copies.mixture import Floats
 
+#: steps that the structure is learnt from
+LEARN_FROM = 2_000
 #: a sign must agree with a structure in this share of the places to carry it
 AGREES = 0.98
 #: durations repeat with a period that explains at least this share of their variance
@@ -48,9 +50,11 @@ class LayerSteps:
 
 def learn(copies: pd.DataFrame, stated_copies: int | None, stated_layers: int | None) -> Structure:
     """Learn the structure from the copies of verification steps, ordered by (step, start)."""
-    sizes = copies.groupby("step", sort=False).size()
-    per_step = int(sizes.mode().iloc[0])
-    whole = copies[copies.step.isin(sizes.index[sizes == per_step])]
+    first, sizes = _steps_of(copies)
+    per_step = int(np.bincount(sizes).argmax())
+    first = first[sizes == per_step]
+    first = first[:: -(-len(first) // LEARN_FROM)]  # evenly over the trace
+    whole = copies.iloc[(first[:, None] + np.arange(per_step)).ravel()]
     periods = [p for p in range(1, per_step + 1) if per_step % p == 0]
     found, basis = None, ""
     for name, sign in (
@@ -79,6 +83,13 @@ def learn(copies: pd.DataFrame, stated_copies: int | None, stated_layers: int | 
             f"the profile states {stated_layers} layers, the trace has {layers} ({basis})"
         )
     return Structure(found, layers, basis, contradictions)
+
+
+def _steps_of(copies: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Where each step begins in `copies` (ordered by step), and how many copies it has."""
+    step = copies.step.to_numpy()
+    first = np.flatnonzero(np.concatenate([[True], step[1:] != step[:-1]]))
+    return first, np.diff(np.append(first, len(step)))
 
 
 def _grid(whole: pd.DataFrame, per_step: int) -> np.ndarray:
@@ -170,19 +181,21 @@ def assemble(copies: pd.DataFrame, structure: Structure) -> LayerSteps:
     A step with another number of copies than the rule (cut by the window's edge, say) keeps its
     whole layer-steps when it is a multiple of the period, and is left out otherwise.
     """
-    size = copies.groupby("step", sort=False).step.transform("size").to_numpy()
-    fits = size % structure.copies == 0
-    kept = copies[fits]
+    begin, sizes = _steps_of(copies)
+    whole = sizes % structure.copies == 0
+    fits = np.repeat(whole, sizes)
     rows = np.flatnonzero(fits).reshape(-1, structure.copies)
-    place = kept.groupby("step", sort=False).cumcount().to_numpy()
-    first = kept.iloc[:: structure.copies]
-    position = place[:: structure.copies] // structure.copies
-    frame = first[["process", "device", "step", "start_ns"]].reset_index(drop=True)
+    heads = rows[:, 0]
+    position = (heads - np.repeat(begin, sizes)[heads]) // structure.copies
+    first = copies.iloc[heads]
+    frame = pd.DataFrame(
+        {c: first[c].to_numpy(np.int64) for c in ("process", "device", "step", "start_ns")}
+    )
     frame["position"] = position
-    known = "layer" in kept and kept.layer.notna().all()
+    known = "layer" in copies and not copies.layer[fits].isna().any()
     frame["layer"] = first.layer.to_numpy(dtype=np.int64) if known else position
-    frame["measured"] = first["measured"].to_numpy(dtype=bool) if "measured" in kept else True
-    if "request" in kept:
-        frame["request"] = first["request"].to_numpy()
-    ns = kept.duration_ns.to_numpy(dtype=np.float64).reshape(-1, structure.copies)
+    frame["measured"] = first["measured"].to_numpy(dtype=bool) if "measured" in copies else True
+    if "request" in copies:
+        frame["request"] = first["request"].to_numpy(dtype=np.int64)
+    ns = copies.duration_ns.to_numpy()[rows].astype(np.float64)
     return LayerSteps(frame, ns, rows, structure, int((~fits).sum()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -41,28 +43,41 @@ def link_share(copies: pd.DataFrame, memory: pd.DataFrame) -> Floats:
     """
     share = np.zeros(len(copies))
     host = memory[memory.kind.isin(("h2d", "d2h")) & (memory.bytes >= LARGE_BYTES)]
-    for device, some in copies.groupby("device", sort=False):
+    start = copies.start_ns.to_numpy()
+    stop = start + copies.duration_ns.to_numpy()
+    for (device,), at in places(copies, ["device"]):
         other = host[host.device == device]
-        at = copies.index.get_indexer(some.index)
-        start, stop = some.start_ns.to_numpy(), (some.start_ns + some.duration_ns).to_numpy()
-        share[at] = overlap(start, stop, other.start_ns.to_numpy(), other.end_ns.to_numpy())
+        share[at] = overlap(start[at], stop[at], other.start_ns.to_numpy(), other.end_ns.to_numpy())
     return share
 
 
 def busy_share(copies: pd.DataFrame, kernels: pd.DataFrame) -> Floats:
     """Share of each copy's time in which kernels of other streams or processes ran on its device.
 
-    `kernels`: one row a kernel that may run beside the copies; process, stream, device, start_ns,
-    end_ns. Kernels of the copy's own stream cannot run beside it and are left out.
+    `kernels`: one row a kernel that may run beside the copies; own_process, stream, device,
+    start_ns, end_ns. Kernels of the copy's own stream cannot run beside it and are left out.
     """
     share = np.zeros(len(copies))
-    for (device, process, stream), some in copies.groupby(["device", "process", "stream"]):
-        own = (kernels.process == process) & (kernels.stream == stream)
+    start = copies.start_ns.to_numpy()
+    stop = start + copies.duration_ns.to_numpy()
+    for (device, process, stream), at in places(copies, ["device", "own_process", "stream"]):
+        own = (kernels.own_process == process) & (kernels.stream == stream)
         other = kernels[(kernels.device == device) & ~own]
-        at = copies.index.get_indexer(some.index)
-        start, stop = some.start_ns.to_numpy(), (some.start_ns + some.duration_ns).to_numpy()
-        share[at] = overlap(start, stop, other.start_ns.to_numpy(), other.end_ns.to_numpy())
+        share[at] = overlap(start[at], stop[at], other.start_ns.to_numpy(), other.end_ns.to_numpy())
     return share
+
+
+def places(
+    rows: pd.DataFrame, columns: list[str]
+) -> Iterator[tuple[tuple[int, ...], np.ndarray | slice]]:
+    """The places of every combination of values; all places at once where there is only one."""
+    values = [rows[c].to_numpy() for c in columns]
+    if len(rows) and all((v == v[0]).all() for v in values):
+        yield tuple(int(v[0]) for v in values), slice(None)
+        return
+    keys, number = np.unique(np.column_stack(values), axis=0, return_inverse=True)
+    for i, key in enumerate(keys):
+        yield tuple(int(v) for v in key), np.flatnonzero(number.ravel() == i)
 
 
 def plain_copy_rate(memory: pd.DataFrame) -> tuple[float, str] | None:

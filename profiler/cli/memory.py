@@ -11,7 +11,8 @@ import ctypes
 import os
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-_KEEP = 1 << 30
+#: So much freed memory is kept; larger blocks are given back one by one.
+_KEEP, _LARGE = 256 << 20, 64 << 20
 
 
 def keep_freed_memory() -> None:
@@ -24,4 +25,4 @@ def keep_freed_memory() -> None:
     except (OSError, AttributeError):  # not glibc
         return
     mallopt(_TRIM_THRESHOLD, _KEEP)
-    mallopt(_MMAP_THRESHOLD, _KEEP)
+    mallopt(_MMAP_THRESHOLD, _LARGE)

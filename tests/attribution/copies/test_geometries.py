@@ -132,8 +132,12 @@ def test_levels_merged_on_purpose(merged: tuple[int, ...]) -> None:
 
 
 def _row_ns(group: Group) -> np.ndarray:
-    mass = group.answers[0][1].share.sum(axis=0)
+    mass = group.answers[0][1].mass()
     return link.per_row(group.chain, group.named.best.law, mass)
+
+
+def _slopes(group: Group) -> np.ndarray:
+    return link.slopes(group.steps.ns, group.answer, np.ones(len(group.steps.ns), dtype=bool))
 
 
 def _with(scale: float = 1.0, added: float = 0.0) -> Group:
@@ -152,9 +156,7 @@ def test_doubled_rows_double_the_spacing() -> None:
 @pytest.mark.parametrize("scale", [0.5, 2.0, 3.0])
 def test_scaled_durations_scale_the_rate(scale: float) -> None:
     plain, changed = _with(), _with(scale=scale)
-    ratio = link.slopes(changed.steps.ns, changed.answer) / link.slopes(
-        plain.steps.ns, plain.answer
-    )
+    ratio = _slopes(changed) / _slopes(plain)
     assert ratio == pytest.approx(scale, rel=0.01)
     assert (changed.answer.estimate == plain.answer.estimate).mean() >= 0.995
 
@@ -162,15 +164,16 @@ def test_scaled_durations_scale_the_rate(scale: float) -> None:
 def test_an_added_constant_moves_the_overhead_only() -> None:
     plain, changed = _with(), _with(added=2_000.0)
     assert (changed.answer.estimate == plain.answer.estimate).mean() >= 0.995
-    before = link.split(plain.steps.ns, plain.answer, plain.chain, _row_ns(plain))
-    after = link.split(changed.steps.ns, changed.answer, changed.chain, _row_ns(changed))
+    before, after = (
+        link.split(g.steps.ns, g.answer, np.ones(len(g.steps.ns), dtype=bool), g.chain, _row_ns(g))
+        for g in (plain, changed)
+    )
     n = len(plain.steps.ns)
     assert after.total - before.total == pytest.approx(np.full(4, 2_000.0 * n), rel=1e-9)
     assert after.bytes_ == pytest.approx(before.bytes_, rel=0.005)
     grown = (after.overhead + after.contention) - (before.overhead + before.contention)
     assert grown.sum() == pytest.approx(4 * 2_000.0 * n, rel=0.06)
-    slope = link.slopes(changed.steps.ns, changed.answer)
-    assert slope == pytest.approx(link.slopes(plain.steps.ns, plain.answer), rel=0.005)
+    assert _slopes(changed) == pytest.approx(_slopes(plain), rel=0.005)
 
 
 def test_structure_from_layers_and_from_other_kernels() -> None:
