@@ -16,11 +16,11 @@ import duckdb
 
 #: This share of what the machine (or its cgroup) has, and no more than this; the rest spills.
 _MEMORY_SHARE = 0.25
-_MEMORY_MOST = 768 << 20
+_MEMORY_MOST = 1 << 30
 
 
 def memory_limit() -> int:
-    """Bytes DuckDB may use: a quarter of what the machine or its cgroup has, at most 768 MiB."""
+    """Bytes DuckDB may use: a quarter of what the machine or its cgroup has, at most 1 GiB."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -44,6 +44,16 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     )
     con.execute("SET enable_progress_bar = false")
     return con
+
+
+#: What DuckDB keeps while others work.
+_MEMORY_ASIDE = 192 << 20
+
+
+def step_aside(con: duckdb.DuckDBPyConnection) -> None:
+    """Have DuckDB move most of its tables to the spill folder: NumPy needs the memory next."""
+    least = min(_MEMORY_ASIDE, memory_limit())
+    con.execute(f"SET memory_limit = '{least >> 20}MiB'")
 
 
 @cache

@@ -43,7 +43,6 @@ class Group:
     process: int
     device: int
     steps: structure.LayerSteps
-    observed: counts.Observed
     named: levels.Named
     chain: counts.Chain
     answer: counts.Counts
@@ -85,8 +84,9 @@ def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Sta
         if not len(steps.ns):
             continue
         at = order.index.to_numpy()[steps.rows]
+        log_ns = np.where(steps.ns > 0, steps.ns, np.nan)
         seen = counts.Observed(
-            np.log(np.maximum(np.where(steps.ns > 0, steps.ns, np.nan), 1.0)),
+            np.log(np.maximum(log_ns, 1.0, out=log_ns), out=log_ns),
             shared[at],
             busy[at],
             pd.factorize(steps.frame["layer"])[0],
@@ -137,7 +137,6 @@ def _group(
         process,
         device,
         steps,
-        seen,
         named,
         chain,
         answer,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from lanescope.attribution import engine
 from lanescope.attribution.copies import aggregate, link, traffic
 from lanescope.attribution.copies.aggregate import Reading
 from lanescope.attribution.copies.estimate import Group, Stated, groups, tensor_names
@@ -57,6 +58,7 @@ class CopiesResult:
 
 def read(analysis: Analysis) -> CopiesResult:
     """The row copies of an analysed trace: misses, link, cost model, or why they are withheld."""
+    engine.step_aside(analysis.con)
     tables = load(analysis)
     if tables is None or tables.launches.empty:
         return CopiesResult(abstained=[CopyAbstained.MISSES.because(_no_copies(analysis, tables))])

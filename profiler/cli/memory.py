@@ -12,7 +12,7 @@ import os
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 #: So much freed memory is kept; larger blocks are given back one by one.
-_KEEP, _LARGE = 256 << 20, 64 << 20
+_KEEP, _LARGE = 128 << 20, 64 << 20
 
 
 def keep_freed_memory() -> None:
