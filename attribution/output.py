@@ -34,6 +34,12 @@ def default_folder(path: Path) -> Path:
     return Path(f"{name or 'trace'}.lanescope")
 
 
+def truth_beside(path: Path) -> Path | None:
+    """The sidecar of exact counts of a trace, `NAME.truth.json` beside it; None without one."""
+    sidecar = path.with_name(f"{default_folder(path).stem}.truth.json")
+    return sidecar if sidecar.is_file() else None
+
+
 def check_target(folder: Path, force: bool) -> None:
     """Refuse to overwrite. Raises `UsageError`; with `force` only our own folders are replaced."""
     if not folder.exists():
@@ -54,6 +60,12 @@ def writing(folder: Path) -> Iterator[Writing]:
     """
     with beside(folder, folder=True) as work, ThreadPoolExecutor(1) as pool:
         yield Writing(work, pool)
+
+
+def write(result: Attribution, folder: Path, pages: Callable[[Path], None]) -> None:
+    """Write a whole result, see `writing`; `pages` adds what views make of it."""
+    with writing(folder) as out:
+        out.finish(result, pages)
 
 
 class Writing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lanescope.attribution.output import default_folder
+from lanescope.attribution.output import truth_beside
 from lanescope.dashboards import attribution_tables
 from lanescope.dashboards.attribution_text import launch_words
 from lanescope.dashboards.figures import attribution as figures
@@ -65,12 +65,11 @@ def write(result: Attribution, folder: Path, truth: Path | None = None) -> None:
 
 
 def _scorecard(result: Attribution, truth: Path | None) -> ScoreRow | None:
-    path = Path(result.document.trace.path)
-    beside = path.with_name(f"{default_folder(path).stem}.truth.json")
-    if truth is None and not beside.is_file():
+    sidecar = truth or truth_beside(Path(result.document.trace.path))
+    if sidecar is None:
         return None
     try:
-        return result.score(truth or beside)
+        return result.score(sidecar)
     except UnusableInput:  # another trace's sidecar, or a trace without row copies
         if truth is not None:
             raise

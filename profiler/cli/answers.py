@@ -2,8 +2,8 @@
 
 An answer lies beside the staged tables of its source: `<cache>/<sha256>-v<N>/answer-<question>/`.
 The question is all that an answer depends on besides the source: path as given, profile, window,
-and the program itself. Only the last answer of a source is kept; `lanescope cache clear` removes it
-with the staged tables.
+exact counts beside the trace, and the program itself. Only the last answer of a source is kept;
+`lanescope cache clear` removes it with the staged tables.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lanescope.attribution.output import truth_beside
 
 if TYPE_CHECKING:
     from lanescope.attribution.ingest import Staged
@@ -28,9 +30,14 @@ _PROGRAM = frozenset({".py", ".sql", ".toml", ".html", ".css", ".js"})
 def question(path: str | Path, profile: str | None, window: str) -> str:
     """What is asked, as 32 hex digits."""
     asked = [str(path), profile or "", window, _program()]
-    if profile and Path(profile).is_file():
-        asked.append(hashlib.sha256(Path(profile).read_bytes()).hexdigest())
+    files_read = [Path(profile) if profile else None, truth_beside(Path(path))]
+    asked += [_digest(f) for f in files_read if f is not None]
     return hashlib.sha256("\0".join(asked).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _digest(file: Path) -> str:
+    """Of a file's content; empty where it is none (a bundled profile's name)."""
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 @cache

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from lanescope.profiler.cli import answers
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
@@ -144,6 +143,7 @@ def _answer(
     """Answer, from the kept answer where the same was asked before; write `folder` if named."""
     from lanescope.attribution.ingest import open_trace
     from lanescope.attribution.summary.attribution import is_summary
+    from lanescope.profiler.cli import answers
 
     plain = asked.given is None and asked.api is None and truth is None
     if not plain or not asked.use_cache or is_summary(asked.trace):
@@ -163,6 +163,7 @@ def _repeat(kept: Path, folder: Path | None) -> AttributionDocument | None:
     """The kept answer, written to `folder` if named; None when it is gone or damaged."""
     from lanescope.attribution.beside import beside
     from lanescope.attribution.output import DOCUMENT
+    from lanescope.profiler.cli import answers
     from lanescope.schemas.documents.attribution import AttributionDocument
 
     try:
