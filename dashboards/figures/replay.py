@@ -32,6 +32,7 @@ def by_layer(result: Replay) -> go.Figure:
         figure.add_scatter(
             x=list(result.trace.layers), y=list(found.per_layer), name=found.policy, visible=shown
         )
+    figure.update_xaxes(dtick=1 + len(result.trace.layers) // 16)  # layers are whole
     return figure
 
 

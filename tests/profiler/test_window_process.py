@@ -14,7 +14,7 @@ import pytest
 from lanescope.profiler.adapters import procs
 from lanescope.profiler.adapters.failsafe import Armed
 from lanescope.profiler.adapters.watchdog import Watchdog
-from lanescope.profiler.window import guard, restore_script
+from lanescope.profiler.window import guard, live, restore_script
 from lanescope.profiler.window.states import ALL
 from lanescope.schemas.documents import toml
 from lanescope.schemas.documents.lane import Lane
@@ -30,12 +30,38 @@ def test_whole_window(bench: ProcessBench) -> None:
     assert "captured, no device activity" in done.stdout
     assert [r["state"] for r in bench.receipts()] == [s.name for s in ALL]
     assert {r["status"] for r in bench.receipts()} == {"ok"}
+    bound = json.loads((bench.output / "manifest.json").read_text())["files"]
+    assert "window.html" in {f["path"] for f in bound}
+    assert "captured, no device activity" in (bench.output / "window.html").read_text()
     # the incumbent serves, the failsafe is gone unfired, nothing of the candidate runs
     assert bench.serving() == ""
     assert bench.failsafes() == []
     assert bench.receipt("failsafe_disarmed")["facts"]["fired"] is False
     assert procs.marked(bench.output.name) == []
     assert bench.receipt("incumbent_restored")["facts"]["status"] == "WINDOW_RESTORE_OK"
+
+
+def test_a_running_window_is_seen(bench: ProcessBench) -> None:
+    """The dashboard's view: an armed failsafe, a probe whose tokens grow."""
+    bench.change(probe={"repetitions": 4})
+    runner = bench.begin()
+    bench.until(runner, "control_probe")
+    seen = []
+    while runner.poll() is None and (now := live.running()):
+        seen.append(now[0])
+        if seen[-1].state == "profile_stopped":
+            break
+    code, said = bench.end_of(runner)
+    assert code == 0, said
+    assert all(w.runner_alive and w.touched for w in seen)
+    left = [w.failsafe_fires_in_s for w in seen if w.failsafe_fires_in_s is not None]
+    assert left
+    assert all(0 < seconds <= 60 for seconds in left)
+    told = [w.probe for w in seen if w.probe is not None and w.probe.phase == "control"]
+    assert told
+    assert [p.tokens for p in told] == sorted(p.tokens for p in told)
+    assert all(p.done + p.in_flight <= p.asked for p in told)
+    assert live.running() == []
 
 
 def test_ranges_arrive_and_probes_count(bench: ProcessBench) -> None:
