@@ -23,10 +23,11 @@ Ints = NDArray[np.int64]
 
 #: Fewer passes than this recur too seldom to be told from chance.
 MIN_PASSES = 3
-#: Fewer launches a pass than this are no number of layers.
-MIN_LAYERS = 5
-#: Bits by which the best reading must lead its rivals: in prefill passes and layers, in passes.
-_LEAD, _LEAD_OF_PASSES = 1.0, 8.0
+#: Fewer launches a pass than this are no number of layers, nor are more than that.
+MIN_LAYERS, MAX_LAYERS = 5, 256
+#: Bits by which the best reading must lead its rivals: in prefill passes and layers, in passes
+#: (and twice that where there would be nearly as many prefill passes, which is mostly chance).
+_LEAD, _LEAD_OF_PASSES = 1.0, 9.5
 #: Of the rows (and of their distinct counts) this share must have a factor in common with it.
 _EXPLAINED = 0.5
 _MOST_BASES, _MOST_OTHERS, _MOST_LAYERS, _MOST_REFINED = 80, 160, 6, 60
@@ -124,7 +125,7 @@ def _readings(
 
 def _layer_options(ratios: Ints) -> list[int]:
     """Multipliers that others are multiples of come first; 1 stands for no layers at all."""
-    held = {int(k): int((ratios % k == 0).sum()) for k in ratios if k >= MIN_LAYERS}
+    held = {int(k): int((ratios % k == 0).sum()) for k in ratios if MIN_LAYERS <= k <= MAX_LAYERS}
     best = sorted(held, key=lambda k: (-held[k] * math.log2(k), k))
     return [1, *best[:_MOST_LAYERS]]
 
@@ -252,7 +253,8 @@ def _rivalled(best: _Reading, readings: list[_Reading], rows: Counter[int]) -> U
     rivals = [r for r in readings if r.decode != best.decode]
     if not rivals:
         return None
-    if rivals[0].bits - best.bits < _LEAD_OF_PASSES:
+    needed = _LEAD_OF_PASSES * (2 if 2 * best.prefill > best.decode else 1)
+    if rivals[0].bits - best.bits < needed:
         return Unclear(
             f"the counts fit {best.decode} passes and {rivals[0].decode} about equally well"
         )
@@ -268,6 +270,12 @@ def _settle(best: _Reading, readings: list[_Reading], n: Ints) -> Passes:
     other = [r for r in same if r.prefill != best.prefill]
     if prefill and other and other[0].bits - best.bits < _LEAD:
         why_no_prefill = f"{prefill} and {other[0].prefill} prefill passes fit about equally well"
+        prefill = None
+    if prefill and best.layers > 1 and best.layers % best.decode == 0:
+        why_no_prefill = (
+            f"{best.layers} layers are a multiple of the {best.decode} passes: a prefill kernel "
+            "runs as often as a decode kernel may"
+        )
         prefill = None
     layers: int | None = best.layers if best.layers > 1 else None
     why_no_layers = "" if layers else "no multiplier is shared by enough kernels"
