@@ -6,7 +6,6 @@ open_trace -> host side -> phases -> SQL modules -> document and frames
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +108,7 @@ def analyse(
     staged = path if isinstance(path, Staged) else open_trace(path, use_cache, say)
     try:
         _require_work(staged)
-        spill = Path(tempfile.mkdtemp(prefix="spill-", dir=staged.folder))
+        spill = engine.spill_folder(staged.folder)
         con = engine.connect(spill)
         tables.attach(con, staged.folder)
         host = tables.host_side(staged.folder, staged.info)

@@ -7,6 +7,8 @@ come in as variables or as registered tables, never by pasting text.
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,13 +16,35 @@ from typing import Any
 
 import duckdb
 
+from lanescope.schemas.errors import UsageError
+
 #: This share of what the machine (or its cgroup) has, and no more than this; the rest spills.
 _MEMORY_SHARE = 0.25
 _MEMORY_MOST = 1 << 30
 
 
+#: Names another limit: bytes, or a number with KB, MB, GB, KiB, MiB or GiB.
+MEMORY_VARIABLE = "LANESCOPE_MEMORY"
+_UNITS = {
+    "": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
+_LEAST = 64 << 20
+
+
 def memory_limit() -> int:
-    """Bytes DuckDB may use: a quarter of what the machine or its cgroup has, at most 1 GiB."""
+    """Bytes DuckDB may use: `LANESCOPE_MEMORY`, or a quarter of what the machine or its cgroup has.
+
+    At most 1 GiB unless named. Raises `UsageError` for a value that is no size.
+    """
+    named = os.environ.get(MEMORY_VARIABLE)
+    if named:
+        return max(_LEAST, _bytes(named))
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -30,6 +54,29 @@ def memory_limit() -> int:
         if text.isdigit():
             total = min(total, int(text))
     return int(min(total * _MEMORY_SHARE, _MEMORY_MOST))
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    unit = _UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise UsageError(
+            f"{MEMORY_VARIABLE}: {text!r} is no size", "give bytes, or say 2GB, 512MiB"
+        )
+    return int(float(found[1]) * unit)
+
+
+def spill_folder(staged: Path) -> Path:
+    """A new folder for what does not fit into memory, in `LANESCOPE_SPILL_DIR` if that is set."""
+    root = os.environ.get("LANESCOPE_SPILL_DIR")
+    if root:
+        try:
+            Path(root).mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise UsageError(
+                f"LANESCOPE_SPILL_DIR: {root} cannot be made ({exc.strerror})", "name another"
+            ) from exc
+    return Path(tempfile.mkdtemp(prefix="spill-", dir=root or staged))
 
 
 def connect(spill: Path) -> duckdb.DuckDBPyConnection:

@@ -37,11 +37,23 @@ def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[
 
 
 @click.command("attribute")
-@click.argument("trace", type=click.Path(path_type=Path))
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder to write.  [default: ./NAME.lanescope]"
+@click.argument(
+    "traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.option("--force", is_flag=True, help="Replace the folder if lanescope wrote it.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder to write.  [default: ./NAME.lanescope; of many traces ./lanescope-dataset]",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace the folder if lanescope wrote it; in a dataset, ask anew.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Many traces: processes.  [default: 1]"
+)
+@click.option("--dask", metavar="ADDRESS", help="Many traces: work on this Dask cluster.")
 @click.option(
     "--profile", metavar="NAME|FILE", help="Rules to use; by default the kernel names decide."
 )
@@ -78,9 +90,11 @@ def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[
 @click.option("--no-cache", is_flag=True, help="Stage the trace for this call alone.")
 @click.option("--plain", is_flag=True, help="No colour, no frames.")
 def command(
-    trace: Path,
+    traces: tuple[Path, ...],
     out: Path | None,
     force: bool,
+    jobs: int | None,
+    dask: str | None,
     profile: str | None,
     window: str,
     require: list[str],
@@ -93,14 +107,29 @@ def command(
     no_cache: bool,
     plain: bool,
 ) -> int:
-    """Attribute TRACE: phases, verification steps, cost buckets, to the nanosecond.
+    """Attribute a trace: phases, verification steps, cost buckets, to the nanosecond.
 
     TRACE is an Nsight Systems export (SQLite, plain or .xz, .zst, .gz; a folder of Parquet
     tables), an .nsys-rep, or a CSV of `nsys stats`. Writes attribution.json, steps.parquet,
     step_buckets.parquet, kernels.parquet, layer_steps.parquet (where rows are copied) and
     report.html, and prints the answer. A kernel summary (cuda_gpu_kern_sum) has no timeline: passes
     come from its counts, and only attribution.json and report.html are written.
+
+    Several traces, a folder of them, --jobs or --dask: the results land in one dataset, a folder a
+    trace, that `lanescope query` reads whole. What is there already is not worked out again.
     """
+    from lanescope.profiler.cli import many
+
+    found = many.expand(traces)
+    if len(traces) > 1 or jobs or dask or found != list(traces):
+        single = {
+            "--truth": truth, "--steps": steps, "--layers": layers, "--requests": requests,
+            "--api": api,
+        }  # fmt: skip
+        many.refuse([name for name, value in single.items() if value is not None])
+        plan = many.Plan(found, profile, window, not no_cache, force, jobs or 1, dask, require)
+        return many.run(plan, out, as_json, plain)
+    trace = traces[0]
     from lanescope.attribution.output import check_target, default_folder
     from lanescope.attribution.summary.reading import Given
     from lanescope.dashboards import attribution_text, copies_text
@@ -149,7 +178,7 @@ def _answer(
     if not plain or not asked.use_cache or is_summary(asked.trace):
         return _work_out(asked, asked.trace, folder, truth, say)
     with open_trace(asked.trace, True, say) as staged:
-        key = answers.question(asked.trace, asked.profile, asked.window)
+        key = answers.asked(asked.trace, asked.profile, asked.window)
         kept = answers.find(staged, key)
         if kept is not None and (document := _repeat(kept, folder)) is not None:
             return document, None

@@ -25,6 +25,7 @@ from lanescope.schemas.errors import ExitCode, LanescopeError
 #: imports no verb; tests hold it against the command's own docstring.
 VERBS: dict[str, tuple[str, str]] = {
     "attribute": ("attribute", "Where a decode step's time goes, from one trace."),
+    "query": ("query", "SQL over many attributions."),
     "serve": ("serve", "The catalogue in a browser: windows, attributions, ladder, gates."),
     "export": ("export", "A trace for Perfetto, or every table as CSV, Parquet or Markdown."),
     "cache": ("cache", "Show or clear the staged tables of traces seen before."),

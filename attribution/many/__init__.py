@@ -1,0 +1,1 @@
+"""Many traces at once: one dataset, one outcome a trace, whichever engine does the work."""
