@@ -22,23 +22,34 @@ from lanescope.schemas.errors import ExitCode, UsageError
 _DIED = "the process that worked on it was killed, twice (out of memory? use fewer --jobs)"
 
 
-def in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[Outcome]:
-    """Work with `jobs` processes; those share the memory that one would use."""
+def in_processes(tasks: Iterable[Task], jobs: int, idle: bool = False) -> Iterator[Outcome]:
+    """Work with `jobs` processes; those share the memory that one would use.
+
+    idle: only with time that nobody else on the machine wants.
+    """
     todo, lost = deque(tasks), deque[Task]()
     os.environ[engine.MEMORY_VARIABLE] = str(engine.memory_limit() // jobs)
     while todo:
-        yield from _until_broken(todo, jobs, lost)
+        yield from _until_broken(todo, jobs, lost, idle)
     for task in lost:  # alone, so that it is known who dies
         again = deque[Task]()
-        yield from _until_broken(deque([task]), 1, again)
+        yield from _until_broken(deque([task]), 1, again, idle)
         if again:
             yield work.fail(task, f"{task.path}: {_DIED}", int(ExitCode.INTERNAL))
 
 
-def _until_broken(todo: deque[Task], jobs: int, lost: deque[Task]) -> Iterator[Outcome]:
+def _step_back() -> None:
+    """Run when nobody else wants the processor."""
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.nice(19)
+
+
+def _until_broken(todo: deque[Task], jobs: int, lost: deque[Task], idle: bool) -> Iterator[Outcome]:
     """Take from `todo` until it is empty or a process dies; what was begun then goes to `lost`."""
     running: dict[Future[Outcome], Task] = {}
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, context, _step_back if idle else None)
     try:
         while todo or running:
             while todo and len(running) < jobs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import rich_click as click
 
 from lanescope.dashboards.terminal import Column, console, table
 from lanescope.profiler.window.folder import utc
+from lanescope.profiler.window.offline import TRACE
 from lanescope.schemas.catalogue import Catalogue, Window, open_catalogue
 from lanescope.schemas.errors import UsageError
 from lanescope.schemas.units import size
@@ -85,6 +87,47 @@ def page(window: str, out: Path | None, force: bool, catalogue: str | None) -> N
     target = out or Path(f"{folder.resolve().name}.html")
     write_text(target, window_page(read_window(folder)), force)
     click.echo(f"page written to {target}")
+
+
+@command.command("tail")
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    default=Path("lanescope-dataset"),
+    show_default=True,
+    help="Where the results land; see lanescope query.",
+)
+@click.option("--follow", is_flag=True, help="Go on, and take each window as it closes.")
+@click.option(
+    "--every", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds to wait."
+)
+@click.option("--profile", metavar="NAME|FILE", help="Rules to use, as in attribute.")
+@CATALOGUE
+def tail(
+    dataset: Path, follow: bool, every: float, profile: str | None, catalogue: str | None
+) -> None:
+    """Attribute closed windows into a dataset, with time that nobody else wants.
+
+    The next window may run meanwhile: one process, below all others. Ctrl-C leaves whole results.
+    """
+    from lanescope.attribution.many.dataset import open_dataset
+    from lanescope.attribution.many.engines import in_processes
+    from lanescope.attribution.many.work import Task
+
+    open_dataset(dataset)
+    seen: set[str] = set()
+    while True:
+        with _opened(catalogue) as store, store.read() as session:
+            closed = session.query(Window).filter(Window.outcome.is_not(None))
+            traces = [Path(w.folder) / TRACE for w in closed.order_by(Window.started_ns)]
+        new = [str(t) for t in traces if str(t) not in seen and t.is_file()]
+        seen.update(new)
+        tasks = [Task(t, str(dataset.absolute()), profile) for t in new]
+        for outcome in in_processes(tasks, 1, idle=True):
+            click.echo(outcome.error or f"{outcome.path}: {outcome.state}")
+        if not follow:
+            return
+        time.sleep(every)
 
 
 @command.command("show")
