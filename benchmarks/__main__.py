@@ -2,9 +2,11 @@
 
     python -m benchmarks [--times 1,20,100] [--rounds 3] [--nsys PATH] [--work DIR] [--save NAME]
 
-The bundled trace k1 is grown along the time axis and attributed as a whole process, cold (nothing
-staged) and from the cache. The yardstick is one SQLite scan that sums an expression over the kernel
-table, run before and after each; ratios are of medians of the same run. With an `nsys` (found in
+The bundled trace k1 is grown along the time axis and attributed as a whole process: cold (nothing
+staged), staged (another question about a trace seen before) and again (the same question, answered
+from the kept answer). The yardstick is one SQLite scan that sums an expression over the kernel
+table, run before and after each; `read` reads the file and no more. Ratios are of medians of the
+same run. With an `nsys` (found in
 PATH, or named) the three reports that a person would ask for run in the same round. Ratios travel
 between machines, seconds do not: on a machine that others use, look at CPU ratios.
 """
@@ -35,23 +37,34 @@ _SCAN = (
     "'SELECT sum(\"end\" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL').fetchone())"
 )
 
+_READ = (
+    "import sys; f = open(sys.argv[1], 'rb', buffering=0); b = bytearray(1 << 22)\n"
+    "while f.readinto(b): pass"
+)
+
 
 def measure(trace: Path, work: Path, rounds: int, nsys: str | None) -> dict[str, list[Cost]]:
     """The costs of every contender, a list entry a round; contenders alternate."""
     cache, out = work / "cache", work / "out"
     attribute = [sys.executable, "-m", "lanescope", "attribute", str(trace), "--out", str(out)]
     attribute.append("--force")
+    another = [*attribute, "--window", "0..99999999"]  # every step: as much work as the first
     env = {"LANESCOPE_CACHE_DIR": str(cache)}
     scan = [sys.executable, "-I", "-S", "-c", _SCAN, str(trace)]
-    costs: dict[str, list[Cost]] = {"scan": [], "cold": [], "cached": []}
+    read = [sys.executable, "-I", "-S", "-c", _READ, str(trace)]
+    names = ("read", "scan", "cold", "staged", "again")
+    costs: dict[str, list[Cost]] = {name: [] for name in names}
     run(scan)  # the file is in memory from here on, for all alike
     for _ in range(rounds):
         shutil.rmtree(cache, ignore_errors=True)
         costs["scan"].append(run(scan))
         costs["cold"].append(run(attribute, env))
         costs["scan"].append(run(scan))
-        costs["cached"].append(run(attribute, env))
+        costs["staged"].append(run(another, env))
         costs["scan"].append(run(scan))
+        run(attribute, env)  # the question of the next row becomes the last one asked
+        costs["again"].append(run(attribute, env))
+        costs["read"].append(run(read))
         if nsys:
             costs.setdefault("nsys", []).append(_three_reports(nsys, trace))
     return costs
