@@ -24,6 +24,7 @@ def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         path,
         schema,
         compression="lz4",
+        write_statistics=[n for n in ("start_ns", "end_ns", "step") if n in schema.names],
         use_dictionary=[f.name for f in schema if f.name not in running],
         column_encoding=dict.fromkeys(running, "DELTA_BINARY_PACKED"),
     )

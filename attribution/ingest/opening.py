@@ -57,11 +57,15 @@ class Staged:
 
 
 def open_trace(
-    path: str | Path, use_cache: bool = True, say: Callable[[str], None] = _quiet
+    path: str | Path,
+    use_cache: bool = True,
+    say: Callable[[str], None] = _quiet,
+    digest: Callable[[], str] | None = None,
 ) -> Staged:
     """Stage a trace, or find it staged.
 
-    `path` is a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, or an .nsys-rep.
+    `path` is a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, or an .nsys-rep;
+    `digest` gives its SHA-256 where somebody is taking it already.
     Raises `UnusableInput`, in one line, for anything else.
     """
     src = source.recognise(Path(path))
@@ -78,12 +82,14 @@ def open_trace(
         if use_cache:
             log.warning("the cache folder %s cannot be written: staging anew", cache.root())
         return stage_as(src, src, None, None, say)
-    return _stage_in_cache(src, root, say)
+    return _stage_in_cache(src, root, say, digest)
 
 
-def _stage_in_cache(src: Source, root: Path, say: Callable[[str], None]) -> Staged:
+def _stage_in_cache(
+    src: Source, root: Path, say: Callable[[str], None], taken: Callable[[], str] | None
+) -> Staged:
     say("reading the source")
-    digest = source.sha256(src.path)
+    digest = taken() if taken else source.sha256(src.path)
     target = cache.folder(root, digest)
     if cache.is_whole(target):
         return Staged(src, target, StageInfo.load(target), from_cache=True)

@@ -6,7 +6,6 @@ The source is only ever opened for reading, and nothing is written beside it.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import lzma
 import os
 import shutil
@@ -16,7 +15,10 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
+from lanescope.attribution.digest import sha256
 from lanescope.schemas.errors import UnusableInput
+
+__all__ = ["Kind", "Source", "recognise", "same_file", "sha256", "unpack"]
 
 _CHUNK = 1 << 20
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -179,21 +181,6 @@ def unpack(source: Source, target: Path) -> None:
             f"{source.path}: the {source.packing} data is damaged ({exc})",
             "copy or compress the file again",
         ) from exc
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file, or of a folder's Parquet files by name and content."""
-    digest = hashlib.sha256()
-    if path.is_dir():
-        for part in sorted(path.glob("*.parquet")):
-            digest.update(part.name.encode() + b"\x00" + bytes.fromhex(sha256(part)))
-        return digest.hexdigest()
-    with path.open("rb", buffering=0) as fh:
-        buffer = bytearray(_CHUNK)
-        view = memoryview(buffer)
-        while n := fh.readinto(buffer):
-            digest.update(view[:n])
-    return digest.hexdigest()
 
 
 def same_file(path: Path, before: os.stat_result) -> bool:

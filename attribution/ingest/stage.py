@@ -216,6 +216,18 @@ def _ints(table: pa.Table, column: str, null: int) -> Ints:
     return out
 
 
+def _in_order(table: pa.Table, *keys: str) -> pa.Table:
+    """Sorted by the keys; most tables are already, and looking is cheaper than sorting."""
+    tied = np.ones(max(table.num_rows - 1, 0), dtype=bool)
+    for key in keys:
+        column = table.column(key)
+        values = column.to_numpy()
+        if column.null_count or (tied & (values[1:] < values[:-1])).any():
+            return table.sort_by([(k, "ascending") for k in keys])
+        tied &= values[1:] == values[:-1]
+    return table
+
+
 def _stage_api(
     reader: Reader, spec: TableSpec, folder: Path, info: StageInfo, processes: Processes
 ) -> LaunchIndex:
@@ -226,7 +238,7 @@ def _stage_api(
         info.launches_rebuilt = True
         info.processes_mixed = reader.shared_ids
     strings = reader.table(table_specs()["strings"])
-    table = table.sort_by("start_ns")
+    table = _in_order(table, "start_ns")
     process = processes.number(table.column("global_tid"))
     start = _ints(table, "start_ns", 0)
     end = np.maximum(_ints(table, "end_ns", 0), start)
@@ -509,7 +521,7 @@ def _stage_ops(
             )
         tables.append(pa.table(columns).filter(pa.array(keep)))
     whole = pa.concat_tables(tables) if tables else _no_ops()
-    whole = whole.sort_by([("start_ns", "ascending"), ("end_ns", "ascending")])
+    whole = _in_order(whole, "start_ns", "end_ns")
     whole = whole.add_column(0, "op", pa.array(np.arange(whole.num_rows, dtype=np.int64)))
     encoding.write(whole, folder / "ops.parquet")
 

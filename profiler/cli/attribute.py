@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from lanescope.attribution.digest import sha256_ahead
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
@@ -130,6 +132,7 @@ def command(
         plan = many.Plan(found, profile, window, not no_cache, force, jobs or 1, dask, require)
         return many.run(plan, out, as_json, plain)
     trace = traces[0]
+    digest = sha256_ahead(trace)
     from lanescope.attribution.output import check_target, default_folder
     from lanescope.attribution.summary.reading import Given
     from lanescope.dashboards import attribution_text, copies_text
@@ -139,7 +142,7 @@ def command(
     folder = out or default_folder(trace)
     if not as_json:
         check_target(folder, force)
-    asked = Asked(trace, profile, window, given, api, use_cache=not no_cache)
+    asked = Asked(trace, profile, window, given, api, not no_cache, digest)
     with progress() as say:
         document, card = _answer(asked, None if as_json else folder, truth, say)
     if as_json:
@@ -164,6 +167,7 @@ class Asked:
     given: Given | None
     api: Path | None
     use_cache: bool
+    digest: Callable[[], str]
 
 
 def _answer(
@@ -177,7 +181,7 @@ def _answer(
     plain = asked.given is None and asked.api is None and truth is None
     if not plain or not asked.use_cache or is_summary(asked.trace):
         return _work_out(asked, asked.trace, folder, truth, say)
-    with open_trace(asked.trace, True, say) as staged:
+    with open_trace(asked.trace, True, say, asked.digest) as staged:
         key = answers.asked(asked.trace, asked.profile, asked.window)
         kept = answers.find(staged, key)
         if kept is not None and (document := _repeat(kept, folder)) is not None:
@@ -213,6 +217,8 @@ def _work_out(
     from lanescope.dashboards.pages import attribution_page
 
     with contextlib.ExitStack() as stack:
+        gc.disable()  # much is made here, and little of it in cycles
+        stack.callback(gc.enable)
         out = None if folder is None else stack.enter_context(writing(folder))
         result = stack.enter_context(
             attribute(

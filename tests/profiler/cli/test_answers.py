@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lanescope.attribution import question as questions
 from lanescope.attribution.ingest import cache
 from lanescope.profiler.cli import answers
 from lanescope.profiler.cli.main import main
@@ -62,7 +63,7 @@ def test_another_question_is_worked_out(
     elif other == "truth":
         (trace.parent / "k1.truth.json").write_text(json.dumps({"misses": [[0]]}))
     elif other == "program":
-        monkeypatch.setattr(answers, "_program", lambda: "another release")
+        monkeypatch.setattr(questions, "_program", lambda _rooms: "another release")
     elif other == "source":
         shutil.copy(SAMPLE.with_name("k2.sqlite.xz"), trace)
     else:
@@ -79,7 +80,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(trace: Path) -> Non
     blocked = staged / "answer-blocked"
     blocked.write_text("a file of that name")
     if os.geteuid() == 0:  # root writes anywhere: the rename is what fails then
-        taken = answers.question(trace, None, "")
+        taken = answers.asked(trace, None, "")
         (staged / f"answer-{taken}").write_text("in the way")
     assert "report.html" in _attribute(trace, "b")
 
