@@ -18,6 +18,7 @@ import pyarrow as pa
 from lanescope.attribution import engine, measure, tables
 from lanescope.attribution.host import StepHost, step_host
 from lanescope.attribution.ingest import Staged, open_trace
+from lanescope.attribution.ingest.source import Kind
 from lanescope.attribution.phases.assigning import Phased, phase
 from lanescope.attribution.rules import profile as profiles
 from lanescope.attribution.rules.names import function_name
@@ -152,19 +153,20 @@ MODULES = (
 
 
 def _require_work(staged: Staged) -> None:
+    """Kernels, or graphs traced as blocks, tell of steps; copies alone tell nothing."""
     rows = staged.info.rows
-    device = ("kernels", "graph_runs", "memcpy", "memset")
-    if any(rows.get(t) for t in device) and "kernels" not in staged.info.absent:
-        return
-    if rows.get("graph_runs"):
+    if rows.get("kernels") or rows.get("graph_runs"):
         return
     missing = "no table" if "kernels" in staged.info.absent else "no rows in table"
+    where = f"{missing} CUPTI_ACTIVITY_KIND_KERNEL: 0 kernels, {rows.get('api', 0):,} API calls"
+    if staged.source.kind is Kind.STATS_CSV:
+        where = "no kernel in the timeline"
     others = rows.get("memcpy", 0) + rows.get("memset", 0)
-    what = f"; {others:,} memory operations" if others else "; no device activity captured"
+    what = f"{others:,} memory operations" if others else "no device activity captured"
     raise NoDeviceActivity(
-        f"{staged.source.path}: {missing} CUPTI_ACTIVITY_KIND_KERNEL: 0 kernels, "
-        f"{rows.get('api', 0):,} API calls{what}",
-        "record the process that runs the model with nsys profile --trace=cuda,nvtx",
+        f"{staged.source.path}: {where}; {what}",
+        "record the process that runs the model, while it serves, with"
+        " nsys profile --trace=cuda,nvtx",
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import lanescope
 from lanescope.schemas.documents.attribution import AttributionDocument
-from lanescope.schemas.errors import UnusableInput
+from lanescope.schemas.errors import NoDeviceActivity, UnusableInput
 from tests.conftest import trace_path
 
 Surgery = Callable[..., Path]
@@ -138,12 +138,16 @@ def test_columns_that_newer_exports_add(surgery: Surgery, eager: AttributionDocu
     assert same_kernels(doc, eager)
 
 
-def test_a_capture_with_copies_and_no_kernels(surgery: Surgery) -> None:
-    doc = document(surgery("eager", f"DELETE FROM {KERNEL}"))
-    assert doc.coverage.kernels == 0
-    assert doc.coverage.memcpy == 152
-    assert doc.steps is None
-    assert {"steps", "buckets", "prefill"} <= {a.what for a in doc.abstained}
+@pytest.mark.parametrize("how", ["DELETE FROM", "DROP TABLE"])
+def test_a_capture_with_copies_and_no_kernels_tells_of_no_step(how: str, surgery: Surgery) -> None:
+    with pytest.raises(NoDeviceActivity, match=r"0 kernels.*1,354 memory operations") as caught:
+        document(surgery("eager", f"{how} {KERNEL}"))
+    assert caught.value.exit_code == 3
+    assert "\n" not in str(caught.value)
+
+
+def test_graphs_traced_as_blocks_need_no_kernels(surgery: Surgery) -> None:
+    assert document(surgery("graphlevel", f"DELETE FROM {KERNEL}")).coverage.graph_blocks > 0
 
 
 def test_half_of_the_kernels_have_no_launch_row(

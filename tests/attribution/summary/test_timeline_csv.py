@@ -205,6 +205,15 @@ def test_processes_that_share_ids_are_not_mixed_up(tmp_path: Path) -> None:
         assert total(path) == (320, 320 * 900)
 
 
+def test_copies_alone_are_no_step(k1_csv: Path, tmp_path: Path) -> None:
+    lines = k1_csv.read_text().splitlines()
+    copies = [line for line in lines[1:] if line.endswith("]")]
+    path = tmp_path / "copies.csv"
+    path.write_text("\n".join([lines[0], *copies]))
+    with pytest.raises(NoDeviceActivity, match=f"no kernel.*{len(copies):,} memory operations"):
+        analyse(path, use_cache=False)
+
+
 def test_no_rows_and_no_window(tmp_path: Path) -> None:
     with pytest.raises(NoDeviceActivity):
         analyse(small(tmp_path, lambda lines: lines[:1]), use_cache=False)
