@@ -25,7 +25,7 @@ class StepHost:
 
     segment: Ints
     start_ns: Ints  # first launch of the step
-    stop_ns: Ints  # first launch after its cycle: of the next step, or of a prefill
+    stop_ns: Ints  # first launch of the next step or prefill; of the last, where its work ends
     wait_ns: Ints
     launch_ns: Ints
     graph_launches: Ints
@@ -35,7 +35,8 @@ class StepHost:
 
 def step_host(assignment: Assignment, host: HostSide) -> StepHost:
     """Cut the host's time into step cycles: a step's first launch to the first launch of the next
-    step or prefill of its process. Drafts belong to the cycle of the step before them."""
+    step or prefill of its process. Drafts belong to the cycle of the step before them. The last
+    step of a process has nothing after it and ends with its own work, see `_work_ends`."""
     first = _first_launch(assignment, host)
     steps = [i for i, s in enumerate(assignment.segments) if s.step >= 0]
     out_rows: list[tuple[int, int, int]] = []
@@ -44,12 +45,12 @@ def step_host(assignment: Assignment, host: HostSide) -> StepHost:
         ends_cycle = s.step >= 0 or s.phase in ("prefill", "mixed")
         if ends_cycle and first[i] >= 0:
             by_process.setdefault(s.process, []).append((int(first[i]), i, s.step >= 0))
-    last_call = int(host.api.end_ns.max(initial=0))
-    for rows in by_process.values():
+    for process, rows in by_process.items():
         rows.sort()
         for k, (began, i, is_step) in enumerate(rows):
             if is_step:
-                ended = rows[k + 1][0] if k + 1 < len(rows) else last_call + 1
+                is_last = k + 1 == len(rows)
+                ended = _work_ends(assignment, host, process, began) if is_last else rows[k + 1][0]
                 out_rows.append((i, began, ended))
     out_rows.sort()
     segment = np.array([r[0] for r in out_rows], dtype=np.int64)
@@ -57,6 +58,22 @@ def step_host(assignment: Assignment, host: HostSide) -> StepHost:
     stop = np.array([r[2] for r in out_rows], dtype=np.int64)
     call_step = _calls_to_steps(assignment, host, segment, start, stop)
     return _sum_up(host, segment, start, stop, call_step, len(steps))
+
+
+def _work_ends(assignment: Assignment, host: HostSide, process: int, began: int) -> int:
+    """Just after the last launch of a process's last step (and of the drafts behind it), or after
+    the wait for them: the first blocking call that begins while their device work still runs and
+    ends when it is done. What the process waits for later, such as its shutdown, is not the step's.
+    """
+    segments = assignment.segments
+    of_decode = np.array([s.process == process and s.phase == "decode" for s in segments])
+    mine = (host.launches.start_ns >= began) & of_decode[assignment.segment]
+    launched = int(host.launches.end_ns[mine].max(initial=began))
+    done = int(host.work["gpu_end_ns"][mine].max(initial=0))
+    waits = (host.api.process == process) & host.api.of_kind(*BLOCKING)
+    waits &= (host.api.start_ns >= began) & (host.api.start_ns <= done) & (host.api.end_ns >= done)
+    waited = host.api.end_ns[waits]
+    return max(launched, int(waited.min()) if len(waited) else 0) + 1
 
 
 def _first_launch(assignment: Assignment, host: HostSide) -> Ints:

@@ -463,3 +463,24 @@ def test_busy_counts_overlap_once_and_a_sum_counts_it_twice(surgery: Surgery) ->
     assert whole.steps is not None
     assert doc.steps.gpu_busy_ns == whole.steps.gpu_busy_ns
     assert sum(b.exclusive_ns for b in doc.buckets) == doc.steps.gpu_busy_ns.total
+
+
+# -- the last step -----------------------------------------------------------------------------
+
+
+def test_what_a_process_waits_for_after_its_last_step_is_not_the_steps(surgery: Surgery) -> None:
+    """A synchronise of a minute, a minute after the last call: the engine's shutdown."""
+    minute = 60_000_000_000
+    path = surgery(
+        "k1",
+        "CREATE TABLE final AS SELECT max(end) AS t FROM " + RUNTIME,
+        f"INSERT INTO {RUNTIME} SELECT t + {minute}, t + {2 * minute}, eventClass, globalTid,"
+        f" 99999999, nameId, returnValue, callchainId FROM {RUNTIME}, final WHERE nameId IN"
+        " (SELECT id FROM StringIds WHERE value LIKE '%StreamSynchronize%') LIMIT 1",
+    )
+    with lanescope.attribute(trace_path("k1")) as whole, lanescope.attribute(path) as result:
+        before, after = whole.analysis.steps, result.analysis.steps
+        assert (after.wait_ns == before.wait_ns).all()
+        assert (after.stop_ns == before.stop_ns).all()
+        middle = after.wait_ns[10:-1]
+        assert middle.min() <= after.wait_ns[-1] <= middle.max()  # its own waits are kept
