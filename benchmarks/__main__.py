@@ -1,14 +1,18 @@
 """`make bench`: what `lanescope attribute` costs, against reading the file at all.
 
     python -m benchmarks [--times 1,20,100] [--rounds 3] [--nsys PATH] [--work DIR] [--save NAME]
+                         [--rows FILE]
 
 The bundled trace k1 is grown along the time axis and attributed as a whole process: cold (nothing
 staged), staged (another question about a trace seen before) and again (the same question, answered
 from the kept answer). The yardstick is one SQLite scan that sums an expression over the kernel
 table, run before and after each; `read` reads the file and no more. Ratios are of medians of the
-same run. With an `nsys` (found in
-PATH, or named) the three reports that a person would ask for run in the same round. Ratios travel
-between machines, seconds do not: on a machine that others use, look at CPU ratios.
+same run. With an `nsys` (found in PATH, or named) the three reports that a person would ask for run
+in the same round. Ratios travel between machines, seconds do not: on a machine that others use, look
+at CPU ratios.
+
+--rows writes what `lanescope gate benchmarks/slower.toml BEFORE AFTER` reads: whether a change slows
+it by more than its runs differ.
 """
 
 from __future__ import annotations
@@ -109,6 +113,27 @@ def table(
     }
 
 
+def gate_rows(times: int, kernels: int, costs: dict[str, list[Cost]]) -> list[dict[str, Any]]:
+    """Rows as `lanescope gate` reads them: a stage is a prompt, a round a repetition.
+
+    The wall is in scans of the same round, so that two runs on one machine compare.
+    """
+    scans = costs["scan"]
+    rows = []
+    for stage in ("cold", "staged", "again"):
+        for i, cost in enumerate(costs[stage]):
+            scan = median(c.wall_s for c in scans[3 * i : 3 * i + 3])
+            rows.append(
+                {
+                    "prompt": f"x{times} {stage}",
+                    "repetition": i,
+                    "tokens": kernels,
+                    "wall_s": cost.wall_s / scan,
+                }
+            )
+    return rows
+
+
 def main() -> None:
     """Grow, measure, print."""
     options = argparse.ArgumentParser(
@@ -118,6 +143,7 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--nsys", default=shutil.which("nsys"), help="an nsys to compare with")
     options.add_argument("--work", type=Path, help="where grown traces are kept for the next time")
+    options.add_argument("--rows", type=Path, help="write rows for lanescope gate")
     options.add_argument("--save", help="keep the figures as benchmarks/results/NAME.json")
     args = options.parse_args()
     work = Path(tempfile.mkdtemp(prefix="lanescope-bench-", dir=args.work))
@@ -125,15 +151,19 @@ def main() -> None:
         print(f"lanescope {__version__}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n")
         print("| size | what | wall s | x scan | CPU s | x scan | peak MB | read MB |")
         print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-        documents = []
+        documents, rows = [], []
         for times in (int(t) for t in args.times.split(",")):
             trace = (args.work or work) / f"k1x{times}.sqlite"
             if not trace.exists():
                 grow(SAMPLE, trace, times)
             kernels = _kernels(trace)
-            lines, document = table(times, kernels, measure(trace, work, args.rounds, args.nsys))
+            costs = measure(trace, work, args.rounds, args.nsys)
+            rows += gate_rows(times, kernels, costs)
+            lines, document = table(times, kernels, costs)
             print("\n".join(lines), flush=True)
             documents.append(document)
+        if args.rows:
+            args.rows.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
         if args.save:
             path = HERE / "results" / f"{args.save}.json"
             path.parent.mkdir(exist_ok=True)
