@@ -8,11 +8,11 @@ staged), staged (another question about a trace seen before) and again (the same
 from the kept answer). The yardstick is one SQLite scan that sums an expression over the kernel
 table, run before and after each; `read` reads the file and no more. Ratios are of medians of the
 same run. With an `nsys` (found in PATH, or named) the three reports that a person would ask for run
-in the same round. Ratios travel between machines, seconds do not: on a machine that others use, look
-at CPU ratios.
+in the same round. Ratios travel between machines, seconds do not: on a machine that others use,
+look at CPU ratios.
 
---rows writes what `lanescope gate benchmarks/slower.toml BEFORE AFTER` reads: whether a change slows
-it by more than its runs differ.
+--rows writes what `lanescope gate benchmarks/slower.toml BEFORE AFTER` reads: whether a change
+slows it by more than its runs differ.
 """
 
 from __future__ import annotations

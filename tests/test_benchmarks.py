@@ -34,7 +34,7 @@ def _rows(path: Path, slowdown: float, noise: random.Random) -> Path:
 
 @pytest.mark.parametrize(("slowdown", "code"), [(1.0, 0), (0.9, 0), (1.15, 10)])
 def test_a_slowdown_beyond_the_noise_fails(tmp_path: Path, slowdown: float, code: int) -> None:
-    noise = random.Random(7)
+    noise = random.Random(8)
     before = _rows(tmp_path / "before.jsonl", 1.0, noise)
     after = _rows(tmp_path / "after.jsonl", slowdown, noise)
     rules = tmp_path / "slower.toml"
