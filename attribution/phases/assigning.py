@@ -14,6 +14,7 @@ from lanescope.attribution.ingest.opening import Staged
 from lanescope.attribution.ingest.pauses import pause_before
 from lanescope.attribution.ingest.source import Kind
 from lanescope.attribution.phases import by_nvtx, by_recurrence
+from lanescope.attribution.phases.ranges import Launches
 from lanescope.attribution.phases.segments import VERIFY, Assignment, Segment
 from lanescope.attribution.phases.units import Work
 from lanescope.attribution.rules.profile import Profile
@@ -48,7 +49,7 @@ def phase(staged: Staged, host: HostSide, profile: Profile) -> Phased:
     for p in range(processes):
         _infer_missing(p, host, assignment, spoken, out, staged)
     out.has_requests = by_nvtx.requests(assignment, host.ranges, profile)
-    _number_steps(assignment, launches, host, out)
+    _number_steps(assignment, launches, host, out, staged)
     return out
 
 
@@ -81,14 +82,12 @@ def _infer_missing(
     if rebuilt:
         syncs = _device_gaps(host, rows)
     copies = np.flatnonzero((host.launches.process == p) & (host.work["copies_h2d"] > 0))
-    startup = host.api.start_ns[of_process & host.api.of_kind("start-up")]
-    if rebuilt:
-        startup = _captured(staged, p, int(work.start_ns[0]))
+    startup = _startup(p, host, staged, int(work.start_ns[0]))
     found = by_recurrence.infer(
         work,
         syncs,
         host.launches.start_ns[copies],
-        int(startup[0]) if len(startup) else None,
+        startup,
         host_known=not rebuilt,
     )
     if told & _STEP_KINDS:
@@ -131,6 +130,16 @@ def _device_gaps(host: HostSide, rows: Ints) -> Ints:
     return out
 
 
+def _startup(process: int, host: HostSide, staged: Staged, first_work_ns: int) -> int | None:
+    """The host time of a process's first initialisation or graph capture; None where not seen."""
+    if staged.info.launches_rebuilt:
+        found = _captured(staged, process, first_work_ns)
+    else:
+        of_process = host.api.process == process
+        found = host.api.start_ns[of_process & host.api.of_kind("start-up")]
+    return int(found[0]) if len(found) else None
+
+
 def _captured(staged: Staged, process: int, first_work_ns: int) -> Ints:
     """The time at which graph nodes were made: start-up, where no API call tells of it.
 
@@ -164,11 +173,15 @@ def _work(host: HostSide, rows: Ints) -> Work:
     )
 
 
-def _number_steps(assignment: Assignment, launches: object, host: HostSide, out: Phased) -> None:
+def _number_steps(
+    assignment: Assignment, launches: Launches, host: HostSide, out: Phased, staged: Staged
+) -> None:
     """Number verification steps in each process and tell warm-up apart.
 
     Only segments with device work are steps. Warm-up: outside every request where the trace has
-    request ranges; otherwise before the first prefill of the process, if a prefill follows.
+    request ranges; otherwise before the first prefill of the process, if a prefill follows and the
+    trace shows the process start (initialisation or graph capture before its first step). Without
+    that the capture began in the middle of a request, whose prefill it does not hold.
     """
     has_work = np.zeros(len(assignment.segments), dtype=bool)
     has_work[np.unique(assignment.segment)] = True
@@ -182,13 +195,19 @@ def _number_steps(assignment: Assignment, launches: object, host: HostSide, out:
         mine.sort()
         prefills = [t for t, i in mine if assignment.segments[i].phase == "prefill"]
         steps = [i for _, i in mine if _is_step(assignment.segments[i])]
+        started = False
+        if steps:
+            first_work = int(launches.start_ns[launches.process == p].min())
+            startup = _startup(p, host, staged, first_work)
+            first_step = assignment.segments[steps[0]].start_ns
+            started = startup is not None and startup <= first_step
         in_request = [assignment.segments[i].request >= 0 for i in steps]
         for number, i in enumerate(steps):
             segment = assignment.segments[i]
             segment.step = number
             if out.has_requests and any(in_request):
                 segment.warmup = not in_request[number]
-            elif prefills:
+            elif prefills and started:
                 segment.warmup = segment.start_ns < prefills[0]
         if steps and all(assignment.segments[i].warmup for i in steps):
             for i in steps:  # a prefill after all steps says nothing about them

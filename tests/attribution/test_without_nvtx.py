@@ -57,3 +57,36 @@ def test_graph_level_keeps_busy_time_and_withholds_buckets() -> None:
     withheld = {a.what: a for a in document.abstained}
     assert "--cuda-graph-trace=node" in withheld["buckets"].remedy
     assert "row_copy" not in {b.bucket for b in document.buckets}
+
+
+@pytest.mark.parametrize("ranges", ["", "WHERE text LIKE 'request%'"])
+def test_a_capture_that_begins_in_a_request_has_no_warm_up(
+    ranges: str, surgery: Callable[..., Path]
+) -> None:
+    """Cut in the middle of the first request: the prefill that follows is the second one's."""
+    begin = (
+        "(SELECT start FROM NVTX_EVENTS WHERE text = 'spec_verify' ORDER BY 1 LIMIT 1 OFFSET 12)"
+    )
+    cut = [f"CREATE TABLE cut AS SELECT {begin} AS t"]
+    for table in ("RUNTIME", "KERNEL", "MEMCPY", "MEMSET"):
+        cut.append(f"DELETE FROM CUPTI_ACTIVITY_KIND_{table} WHERE start < (SELECT t FROM cut)")
+    cut.append("DELETE FROM CUDA_GRAPH_NODE_EVENTS")
+    cut.append("DELETE FROM NVTX_EVENTS WHERE start < (SELECT t FROM cut)")
+    path = surgery("k1", *cut, f"DELETE FROM NVTX_EVENTS {ranges}")
+    with lanescope.attribute(path) as result:
+        steps = result.document.steps
+    assert steps is not None
+    assert steps.warmup == 0
+    assert steps.measured == steps.count == 148 - 12
+
+
+@pytest.mark.parametrize("name", ["k1", "k2", "eager", "fieldlike"])
+def test_warm_up_after_a_start_is_told_without_ranges(
+    name: str, surgery: Callable[..., Path]
+) -> None:
+    path = surgery(name, "DELETE FROM NVTX_EVENTS")
+    with lanescope.attribute(trace_path(name)) as whole, lanescope.attribute(path) as result:
+        assert whole.document.steps is not None
+        assert result.document.steps is not None
+        assert result.document.steps.warmup == whole.document.steps.warmup
+        assert result.document.steps.measured == whole.document.steps.measured
