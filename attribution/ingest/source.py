@@ -66,12 +66,14 @@ def recognise(path: Path) -> Source:
     for magic, packing in _COMPRESSED.items():
         if head.startswith(magic):
             inner = _unpacked_head(path, packing)
-            if not inner.startswith(_SQLITE_MAGIC):
-                raise UnusableInput(
-                    f"{path}: the {packing} file holds no SQLite export",
-                    "compress a file written by nsys export --type sqlite",
-                )
-            return Source(path, Kind.SQLITE, packing)
+            if inner.startswith(_SQLITE_MAGIC):
+                return Source(path, Kind.SQLITE, packing)
+            if _is_stats_csv(inner):
+                return Source(path, Kind.STATS_CSV, packing)
+            raise UnusableInput(
+                f"{path}: the {packing} file holds neither a SQLite export nor an nsys stats CSV",
+                "compress a file written by nsys export --type sqlite",
+            )
     if head.startswith(_SQLITE_MAGIC):
         return Source(path, Kind.SQLITE)
     return _recognise_other(path, head)
@@ -118,9 +120,32 @@ def _is_stats_csv(head: bytes) -> bool:
     return any(stats_csv.looks_like(line) for line in text.splitlines())
 
 
+#: Titles, progress and warnings that `nsys stats` prints before a heading fit in here.
+_HEAD_BYTES = 1 << 20
+
+
 def _head(path: Path) -> bytes:
     with path.open("rb") as fh:
-        return fh.read(4096)
+        return fh.read(_HEAD_BYTES)
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file, unpacked where it is compressed. Raises `UnusableInput` for damage."""
+    data = path.read_bytes()
+    packing = next((p for magic, p in _COMPRESSED.items() if data.startswith(magic)), "")
+    if not packing:
+        return data
+    try:
+        with _opener(packing)(path) as fh:
+            return fh.read()
+    except _unpack_errors(packing) as exc:
+        raise _damaged(path, packing, exc) from exc
+
+
+def _damaged(path: Path, packing: str, exc: BaseException) -> UnusableInput:
+    return UnusableInput(
+        f"{path}: the {packing} data is damaged ({exc})", "copy or compress the file again"
+    )
 
 
 def _opener(packing: str) -> Callable[[Path], IO[bytes]]:
@@ -149,11 +174,10 @@ def _unpack_errors(packing: str) -> tuple[type[BaseException], ...]:
 def _unpacked_head(path: Path, packing: str) -> bytes:
     try:
         with _opener(packing)(path) as fh:
-            return fh.read(64)
+            head = fh.read(len(_SQLITE_MAGIC))
+            return head if head == _SQLITE_MAGIC else head + fh.read(_HEAD_BYTES)
     except _unpack_errors(packing) as exc:
-        raise UnusableInput(
-            f"{path}: the {packing} data is damaged ({exc})", "copy or compress the file again"
-        ) from exc
+        raise _damaged(path, packing, exc) from exc
 
 
 def unpack(source: Source, target: Path) -> None:
@@ -171,16 +195,10 @@ def unpack(source: Source, target: Path) -> None:
                 f"{source.path}: no space left in {target.parent} to unpack it",
                 "set LANESCOPE_CACHE_DIR to a folder with more room",
             ) from exc
-        raise UnusableInput(
-            f"{source.path}: the {source.packing} data is damaged ({exc})",
-            "copy or compress the file again",
-        ) from exc
+        raise _damaged(source.path, source.packing, exc) from exc
     except _unpack_errors(source.packing) as exc:
         target.unlink(missing_ok=True)
-        raise UnusableInput(
-            f"{source.path}: the {source.packing} data is damaged ({exc})",
-            "copy or compress the file again",
-        ) from exc
+        raise _damaged(source.path, source.packing, exc) from exc
 
 
 def same_file(path: Path, before: os.stat_result) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from lanescope.attribution.ingest import source
 from lanescope.schemas.errors import UnusableInput
 
 _HEADING = re.compile(r"^(?P<word>.*?)\s*(?:\((?P<unit>[^()]*)\))?\s*$")
@@ -101,16 +102,11 @@ def looks_like(line: str) -> bool:
 def kinds(path: Path) -> list[str]:
     """The kinds of the reports in a file, in order; reads headings alone."""
     out = []
-    with path.open("rb") as fh:
-        head = fh.read(2)
-    if head in (b"\xff\xfe", b"\xfe\xff"):
-        return [t.kind for t in read(path)]
-    with path.open("rb") as fh:
-        for raw in fh:
-            if raw.lstrip(b'\xef\xbb\xbf "')[:12].lower().startswith(_FIRST_BYTES):
-                found = _heading(raw.decode("utf-8-sig", "replace").rstrip("\r\n"))
-                if found is not None:
-                    out.append(_table(found[1], "", path).kind)
+    for raw in io.BytesIO(_utf8(path)):
+        if raw.lstrip(b'\xef\xbb\xbf "')[:12].lower().startswith(_FIRST_BYTES):
+            found = _heading(raw.decode("utf-8-sig", "replace").rstrip("\r\n"))
+            if found is not None:
+                out.append(_table(found[1], "", path).kind)
     return out
 
 
@@ -119,9 +115,7 @@ def timeline(path: Path) -> tuple[Table, bytes]:
 
     Raises `UnusableInput` where there is none.
     """
-    data = path.read_bytes()
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        data = _decoded(data).encode()
+    data = _utf8(path)
     found: Table | None = None
     begin = end = at = 0
     for line in io.BytesIO(data):
@@ -149,7 +143,7 @@ def read(path: Path) -> list[Table]:
 
     Raises `UnusableInput` where a heading names a unit that is no time, or no report is found.
     """
-    lines = _decoded(path.read_bytes()).splitlines()
+    lines = _decoded(source.content(path)).splitlines()
     tables: list[Table] = []
     title, delimiter = "", ","
     body: list[str] = []
@@ -177,6 +171,11 @@ def read(path: Path) -> list[Table]:
 
 
 _REMEDY = "write it with nsys stats --report cuda_gpu_kern_sum --format csv"
+
+
+def _utf8(path: Path) -> bytes:
+    data = source.content(path)
+    return _decoded(data).encode() if data[:2] in (b"\xff\xfe", b"\xfe\xff") else data
 
 
 def _decoded(data: bytes) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 import lanescope
 from lanescope.schemas.errors import NoDeviceActivity, UnusableInput
@@ -56,6 +59,12 @@ SPELLINGS: dict[str, Callable[[], bytes]] = {
     ).encode(),
     "title": lambda: ("\n ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):\n\n" + PLAIN).encode(),
     "progress": lambda: ("Processing [a.sqlite] with [cuda_gpu_kern_sum.py]...\n" + PLAIN).encode(),
+    "warnings of many lines": lambda: (
+        "WARNING: the report database may be older than this version\n" * 400 + PLAIN
+    ).encode(),
+    "gz": lambda: gzip.compress(PLAIN.encode()),
+    "xz": lambda: lzma.compress(PLAIN.encode("utf-16")),
+    "zst": lambda: zstandard.compress(PLAIN.encode()),
     "comments": lambda: ("# our window of Tuesday\n# second line\n" + PLAIN).encode(),
     "other reports around it": lambda: (
         "Time (%),Total Time (ns),Num Calls,Avg (ns),Name\n50.0,10,2,5.0,cudaLaunchKernel_v7000\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,13 @@ def test_processes_that_share_ids_are_not_mixed_up(tmp_path: Path) -> None:
         assert not found.rows("SELECT * FROM steps_table")
         assert "processes share correlation ids" in found.phased.reasons[0]
         assert total(path) == (320, 320 * 900)
+
+
+def test_a_compressed_timeline_is_the_same(k1_csv: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(gzip.compress(k1_csv.read_bytes(), 1))
+    with analyse(k1_csv) as plain, analyse(path) as packed:
+        assert figures(packed) == figures(plain)
 
 
 def test_copies_alone_are_no_step(k1_csv: Path, tmp_path: Path) -> None:
