@@ -384,6 +384,7 @@ def attribute(
 
     Raises the errors of `analyse`.
     """
+    from lanescope.attribution import ranks
     from lanescope.attribution.copies.results import read
     from lanescope.attribution.results import document
 
@@ -402,6 +403,8 @@ def attribute(
         if ahead is not None:
             ahead(analysis)
         doc = document(analysis)
+        doc.ranks, withheld = ranks.read(analysis)
+        doc.abstained += withheld
         say("reading the row copies")
         copies = read(analysis)
         doc.misses, doc.link, doc.model = copies.misses, copies.link, copies.model

@@ -160,7 +160,8 @@ def nearest_rank(values: Sequence[int], share: float) -> int:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def _ms_spread(values: Sequence[int]) -> Spread:
+def ms_spread(values: Sequence[int]) -> Spread:
+    """Nanoseconds as a spread in milliseconds."""
     return Spread(
         mean=sum(values) / len(values) / 1e6,
         p50=nearest_rank(values, 0.50) / 1e6,
@@ -170,7 +171,8 @@ def _ms_spread(values: Sequence[int]) -> Spread:
     )
 
 
-def _int_spread(values: Sequence[int]) -> IntSpread:
+def int_spread(values: Sequence[int]) -> IntSpread:
+    """Integers as a spread; the mean alone has decimals."""
     return IntSpread(
         total=sum(values),
         mean=sum(values) / len(values),
@@ -187,7 +189,7 @@ def _steps(analysis: Analysis, rows: list[dict[str, object]]) -> Steps | None:
         return None
     periods = [r["period_ns"] for r in measured if r["period_ns"] is not None]
     ints = {
-        name: _int_spread([int(r[name]) for r in measured])  # type: ignore[call-overload]
+        name: int_spread([int(r[name]) for r in measured])  # type: ignore[call-overload]
         for name in ("gpu_busy_ns", "gpu_sum_ns", "idle_ns", "kernels")
     }
     return Steps(
@@ -197,8 +199,8 @@ def _steps(analysis: Analysis, rows: list[dict[str, object]]) -> Steps | None:
         basis=", ".join(sorted({str(r["evidence"]) for r in rows})),
         window=analysis.window,
         devices=len({r["device"] for r in measured}),
-        wall_ms=_ms_spread([int(r["wall_ns"]) for r in measured]),  # type: ignore[call-overload]
-        period_ms=_ms_spread([int(p) for p in periods]) if periods else None,  # type: ignore[call-overload]
+        wall_ms=ms_spread([int(r["wall_ns"]) for r in measured]),  # type: ignore[call-overload]
+        period_ms=ms_spread([int(p) for p in periods]) if periods else None,  # type: ignore[call-overload]
         **ints,
     )
 

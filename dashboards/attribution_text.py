@@ -7,7 +7,7 @@ from rich.text import Text
 
 from lanescope.dashboards import copies_text, summary_text
 from lanescope.dashboards.terminal import Column, sentence, table
-from lanescope.schemas.documents.attribution import AttributionDocument
+from lanescope.schemas.documents.attribution import AttributionDocument, Ranks
 from lanescope.schemas.units import duration, significant
 
 
@@ -49,6 +49,8 @@ def show(doc: AttributionDocument, con: Console) -> None:
         sentence(con, Text(f"{doc.launches.verdict}: {doc.launches.verdict_evidence}"))
     if doc.steps:
         _buckets(doc, con)
+    if doc.ranks:
+        _ranks(doc.ranks, con)
     copies_text.show(doc, con)
     _phases(doc, con)
     if doc.launches:
@@ -106,6 +108,41 @@ def _buckets(doc: AttributionDocument, con: Console) -> None:
         ["wall", f"{wall.mean:.3f}", "100.0%", f"{wall.p50:.3f}", f"{wall.p95:.3f}", *blank]
     )
     table("Where a step goes (exclusive time: the rows add up to the wall)", columns, rows, con)
+
+
+def _ranks(found: Ranks, con: Console) -> None:
+    columns = [
+        Column("process"),
+        Column("gpu"),
+        Column("steps"),
+        Column("ms/step"),
+        Column("p50"),
+        Column("p95"),
+        Column("slowest"),
+        Column("wait ms"),
+        Column("transfer ms"),
+    ]
+    rows = [
+        [
+            str(r.process),
+            str(r.device),
+            str(r.steps),
+            *(f"{v:.3f}" for v in (r.wall_ms.mean, r.wall_ms.p50, r.wall_ms.p95)),
+            "-" if r.slowest is None else str(r.slowest),
+            *("-" if v is None else f"{v / 1e6:,.3f}" for v in (r.wait_ns, r.transfer_ns)),
+        ]
+        for r in found.ranks
+    ]
+    table("Ranks (wait and transfer: totals in collectives)", columns, rows, con)
+    if found.start_skew_ns and found.end_skew_ns:
+        start, end = found.start_skew_ns, found.end_skew_ns
+        sentence(
+            con,
+            Text(
+                f"Skew across ranks: starts p50 {start.p50:,} ns, most {start.max:,} ns; "
+                f"ends p50 {end.p50:,} ns, most {end.max:,} ns"
+            ),
+        )
 
 
 def _us(value: float | None) -> str:

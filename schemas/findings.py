@@ -214,6 +214,11 @@ class Abstained(AbstentionCode):
     IDLE = ("idle", "give a trace with a timeline")
     SPREAD = ("step_spread", "give a trace with a timeline")
     DURATIONS = ("durations", "give a trace with a timeline")
+    RANK_SKEW = ("rank_skew", "measure steps that every rank has, with --window")
+    COLLECTIVES = (
+        "collective_wait",
+        "record ranks of one job over the same steps, with a profile that knows its collectives",
+    )
     GPU = ("gpu", "the export has no TARGET_INFO_GPU table; export with a current Nsight Systems")
 
 

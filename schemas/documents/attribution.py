@@ -159,6 +159,53 @@ class Bucket(_Part):
     top_names: list[str] = Field(default_factory=list)
 
 
+class RankRow(_Part):
+    """One rank: a process on a physical device, over its measured steps."""
+
+    process: int
+    device: int
+    steps: int
+    wall_ms: Spread
+    slowest: int | None = Field(
+        default=None, description="steps in which its wall is the longest, alone"
+    )
+    wait_ns: int | None = Field(
+        default=None, description="in collectives, until the last rank's start"
+    )
+    transfer_ns: int | None = Field(default=None, description="the rest of the time in collectives")
+
+
+class RankStep(_Part):
+    """One step index over all ranks; a slowest rank is null where two are equally slow."""
+
+    step: int
+    start_skew_ns: int = Field(description="latest less earliest first kernel start")
+    end_skew_ns: int = Field(description="latest less earliest last kernel end")
+    slowest_process: int | None = None
+    slowest_device: int | None = None
+
+
+class RankCollective(_Part):
+    """One collective function, matched by step index and order number; sums over all ranks."""
+
+    name: str
+    count: int = Field(description="collectives, each counted once over its ranks")
+    wait_ns: int = Field(description="least(own end, latest start) - own start")
+    transfer_ns: int = Field(description="own end - own start - wait")
+    ended_early: int = Field(description="kernels that ended before the last rank began")
+
+
+class Ranks(_Part):
+    """Ranks held against each other. Skews and steps are withheld where steps do not match."""
+
+    count: int
+    ranks: list[RankRow]
+    start_skew_ns: IntSpread | None = None
+    end_skew_ns: IntSpread | None = None
+    steps: list[RankStep] = Field(default_factory=list)
+    collectives: list[RankCollective] = Field(default_factory=list)
+
+
 class KernelName(_Part):
     """One kernel function over the measured steps."""
 
@@ -308,6 +355,7 @@ class AttributionDocument(_Part):
     misses: Misses | None = None
     link: Link | None = None
     model: CostModel | None = None
+    ranks: Ranks | None = Field(default=None, description="of a trace with several ranks")
     summary: KernelSummary | None = Field(default=None, description="of a kernel summary alone")
     warnings: list[Finding]
     abstained: list[Abstention]
