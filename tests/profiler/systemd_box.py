@@ -16,10 +16,18 @@ from pathlib import Path
 from lanescope.profiler.adapters import procs
 
 SYSTEMD = Path("/lib/systemd/systemd")
+REPOSITORY = Path(__file__).resolve().parents[2]
+#: A checkout under /tmp is shown inside, read only: what empties /tmp there must not reach it.
 BOOT = """
 mount --make-rprivate /
+mount --bind "$REPOSITORY" /mnt
 mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
+case "$REPOSITORY" in /tmp/*|/run/*)
+  mkdir -p "$REPOSITORY" && mount --bind /mnt "$REPOSITORY" &&
+    mount -o remount,bind,ro "$REPOSITORY" ;;
+esac
+umount /mnt
 mkdir -p /run/systemd /run/lock
 exec env container=other /lib/systemd/systemd --system --unit=basic.target
 """
@@ -59,6 +67,7 @@ class SystemdBox:
         with self.log.open("ab") as log:
             self._outer = subprocess.Popen(
                 [*spaces, "bash", "-c", BOOT],
+                env=os.environ | {"REPOSITORY": str(REPOSITORY)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

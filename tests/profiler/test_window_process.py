@@ -123,7 +123,7 @@ def test_attribution_of_a_trace_with_kernels(bench: ProcessBench) -> None:
     sample = Path(__file__).parents[2] / "captures" / "samples" / "k1.sqlite.xz"
     truth = json.loads(sample.with_name("k1.reference.json").read_text())
     body = f'target="$5"; "{sys.executable}" -c "import lzma,sys; open(sys.argv[2],\'wb\').write('
-    body += f'lzma.open(sys.argv[1]).read())" {sample} "$target"; exit 0'
+    body += f'lzma.open(sys.argv[1]).read())" "{sample}" "$target"; exit 0'
     broken_nsys(bench, "export", body)
     (bench.folder / "rules.toml").write_text(
         'name = "r"\n[[bar]]\nmetric = "wall_ms"\nof = "candidate"\nstatistic = "point"\n'

@@ -8,6 +8,7 @@ import pytest
 
 from lanescope.attribution.lanes import ladder
 from lanescope.dashboards import ladders as views
+from lanescope.dashboards.pages.ladder_page import ladder_page
 from lanescope.schemas.catalogue import Catalogue, Rung, open_catalogue
 from lanescope.schemas.documents.ladder import LadderDocument
 from lanescope.schemas.errors import UsageError
@@ -80,7 +81,7 @@ def test_a_retraction_stays_visible_and_takes_the_incumbency(climbed: Catalogue)
     assert (rung.retracted, rung.incumbent, rung.status) == (True, False, "kept")
     assert [m.kind for m in rung.marks] == ["correction", "retraction"]
     assert document.incumbents[-1].name == "V4b"
-    for text in (views.markdown(document), views.html(document)):
+    for text in (views.markdown(document), ladder_page(document)):
         assert "RETRACTION" in text
         assert "accept length" in text
         assert "<b>" not in text
