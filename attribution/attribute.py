@@ -403,8 +403,7 @@ def attribute(
         if ahead is not None:
             ahead(analysis)
         doc = document(analysis)
-        doc.ranks, withheld = ranks.read(analysis)
-        doc.abstained += withheld
+        ranks.add(analysis, doc)
         say("reading the row copies")
         copies = read(analysis)
         doc.misses, doc.link, doc.model = copies.misses, copies.link, copies.model

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lanescope.attribution import engine
+from lanescope.attribution import engine, ranks
 from lanescope.attribution.attribute import Analysis
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.tracks import depths
@@ -62,6 +62,7 @@ def closeup(analysis: Analysis, layer_steps: pd.DataFrame | None = None) -> Clos
         closeups=closeups,
         odd=[_odd(analysis, row, closeups[0].step) for row in odd[:MOST_ODD]],
         odd_rule=ODD_RULE,
+        lags=ranks.lags(analysis),
         odd_count=len(odd),
     )
 

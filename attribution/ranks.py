@@ -5,13 +5,43 @@ A rank is a process on a physical device that has measured steps. Nothing runs f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from lanescope.attribution import engine
 from lanescope.attribution.attribute import Analysis
 from lanescope.attribution.results import int_spread, ms_spread
-from lanescope.schemas.documents.attribution import RankCollective, RankRow, Ranks, RankStep
+from lanescope.schemas.documents.attribution import (
+    AttributionDocument,
+    RankCollective,
+    RankRow,
+    Ranks,
+    RankStep,
+)
+from lanescope.schemas.documents.closeup import RankLag
 from lanescope.schemas.findings import Abstained, Abstention
+
+#: Points of all lines of a figure, and lines.
+MOST_POINTS = 2400
+MOST_LAGS = 16
+
+
+#: The bucket whose kernels are collectives.
+COMMUNICATION = "communication"
+
+
+def add(analysis: Analysis, doc: AttributionDocument) -> None:
+    """Put the section `ranks` into the document, what it withholds, and the split of the bucket."""
+    doc.ranks, withheld = read(analysis)
+    doc.abstained += withheld
+    if doc.ranks is None or not doc.ranks.collectives:
+        return
+    rows = sum(r.steps for r in doc.ranks.ranks)
+    for bucket in doc.buckets:
+        if bucket.bucket == COMMUNICATION:
+            wait = sum(c.wait_ns for c in doc.ranks.collectives)
+            bucket.wait_ms_per_step = wait / rows / 1e6
+            bucket.transfer_ms_per_step = (bucket.sum_ns - wait) / rows / 1e6
 
 
 def read(analysis: Analysis) -> tuple[Ranks | None, list[Abstention]]:
@@ -41,6 +71,33 @@ def read(analysis: Analysis) -> tuple[Ranks | None, list[Abstention]]:
     _steps(section, rows)
     withheld = _collectives(analysis, section)
     return section, [withheld] if withheld else []
+
+
+def lags(analysis: Analysis) -> list[RankLag]:
+    """How far every rank is behind the first one, by step; empty where steps do not match."""
+    if "rank_steps" not in {r["name"] for r in analysis.rows("SHOW TABLES")}:
+        return []
+    ranks = analysis.rows("SELECT count(DISTINCT (process, device)) AS n FROM rank_steps")[0]["n"]
+    if _unmatched(analysis.rows("SELECT DISTINCT step, ranks FROM rank_steps"), ranks):
+        return []
+    engine.set_variable(
+        analysis.con, "most_lag_points", max(50, MOST_POINTS // min(ranks, MOST_LAGS))
+    )
+    engine.run(analysis.con, "ranks/rank_lags")
+    found: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in analysis.rows("SELECT * FROM rank_lags"):
+        found[row["process"], row["device"]].append(row)
+    return [
+        RankLag(
+            process=process,
+            device=device,
+            steps_per_bin=rows[0]["steps_per_bin"],
+            step=[r["step"] for r in rows],
+            start_ns=[r["start_ns"] for r in rows],
+            end_ns=[r["end_ns"] for r in rows],
+        )
+        for (process, device), rows in list(found.items())[:MOST_LAGS]
+    ]
 
 
 def _unmatched(rows: list[dict[str, Any]], count: int) -> str:
@@ -109,4 +166,6 @@ def _collectives(analysis: Analysis, section: Ranks) -> Abstention | None:
     for rank in section.ranks:
         mine = totals[rank.process, rank.device]
         rank.wait_ns, rank.transfer_ns = mine["wait_ns"], mine["transfer_ns"]
+        rank.wait_ms_per_step = mine["wait_ns"] / rank.steps / 1e6
+        rank.transfer_ms_per_step = mine["transfer_ns"] / rank.steps / 1e6
     return None

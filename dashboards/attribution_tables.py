@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lanescope.dashboards import copies_tables
+from lanescope.dashboards import copies_tables, ranks_tables
 from lanescope.dashboards.figures.look import bucket_colours
 from lanescope.dashboards.tables import Col, Table, Value
 from lanescope.schemas.documents.attribution import AttributionDocument
@@ -12,6 +12,7 @@ def tables(doc: AttributionDocument) -> list[Table]:
     """All tables of the document that have rows."""
     found = [
         buckets(doc),
+        *ranks_tables.tables(doc.ranks),
         phases(doc),
         prefill(doc),
         prefill_names(doc),
@@ -28,7 +29,7 @@ def tables(doc: AttributionDocument) -> list[Table]:
 
 def buckets(doc: AttributionDocument) -> Table:
     """One row a bucket over the measured steps, then idle and the wall they add up to."""
-    cols = (
+    cols: tuple[Col, ...] = (
         Col("bucket", "bucket"),
         Col("exclusive_ms_per_step", "ms/step", 3, hint="exclusive: the rows add up to the wall"),
         Col("share_of_wall", "of wall", 1, percent=True),
@@ -41,10 +42,15 @@ def buckets(doc: AttributionDocument) -> Table:
         Col("max_us", "max us", 1),
         Col("under_10us", "<10 us", 0, percent=True, hint="share of launches under 10 us"),
     )
+    if any(b.wait_ms_per_step is not None for b in doc.buckets):
+        cols += (
+            Col("wait_ms_per_step", "wait ms", 3, hint="of the sum: until the last rank's start"),
+            Col("transfer_ms_per_step", "transfer ms", 3, hint="of the sum: the rest"),
+        )
     rows: list[list[Value]] = [[getattr(b, c.key) for c in cols] for b in doc.buckets]
     foot = 0
     if doc.steps and doc.steps.idle_ns and doc.steps.wall_ms and rows:
-        idle, wall, blank = doc.steps.idle_ns, doc.steps.wall_ms, [None] * 6
+        idle, wall, blank = doc.steps.idle_ns, doc.steps.wall_ms, [None] * (len(cols) - 5)
         share = idle.mean / 1e6 / wall.mean if wall.mean else None
         p50, p95 = (None if v is None else v / 1e6 for v in (idle.p50, idle.p95))
         rows.append(["idle", idle.mean / 1e6, share, p50, p95, *blank])

@@ -108,6 +108,16 @@ def _buckets(doc: AttributionDocument, con: Console) -> None:
         ["wall", f"{wall.mean:.3f}", "100.0%", f"{wall.p50:.3f}", f"{wall.p95:.3f}", *blank]
     )
     table("Where a step goes (exclusive time: the rows add up to the wall)", columns, rows, con)
+    for b in doc.buckets:
+        if b.wait_ms_per_step is not None:
+            sentence(
+                con,
+                Text(
+                    f"{b.bucket}: {b.sum_ms_per_step:.3f} ms/step of kernel time, of which "
+                    f"{b.wait_ms_per_step:.3f} wait for the last rank to begin and "
+                    f"{b.transfer_ms_per_step:.3f} transfer"
+                ),
+            )
 
 
 def _ranks(found: Ranks, con: Console) -> None:
@@ -129,11 +139,14 @@ def _ranks(found: Ranks, con: Console) -> None:
             str(r.steps),
             *(f"{v:.3f}" for v in (r.wall_ms.mean, r.wall_ms.p50, r.wall_ms.p95)),
             "-" if r.slowest is None else str(r.slowest),
-            *("-" if v is None else f"{v / 1e6:,.3f}" for v in (r.wait_ns, r.transfer_ns)),
+            *(
+                "-" if v is None else f"{v:,.3f}"
+                for v in (r.wait_ms_per_step, r.transfer_ms_per_step)
+            ),
         ]
         for r in found.ranks
     ]
-    table("Ranks (wait and transfer: totals in collectives)", columns, rows, con)
+    table("Ranks (ms per step; wait and transfer: in collectives)", columns, rows, con)
     if found.start_skew_ns and found.end_skew_ns:
         start, end = found.start_skew_ns, found.end_skew_ns
         sentence(
@@ -141,6 +154,15 @@ def _ranks(found: Ranks, con: Console) -> None:
             Text(
                 f"Skew across ranks: starts p50 {start.p50:,} ns, most {start.max:,} ns; "
                 f"ends p50 {end.p50:,} ns, most {end.max:,} ns"
+            ),
+        )
+    for c in found.collectives:
+        early = f"; {c.ended_early:,} ended before the last rank began" if c.ended_early else ""
+        sentence(
+            con,
+            Text(
+                f"{c.name}: {c.count:,} collectives, over all ranks {c.wait_ns / 1e6:,.3f} ms wait "
+                f"and {c.transfer_ns / 1e6:,.3f} ms transfer{early}"
             ),
         )
 

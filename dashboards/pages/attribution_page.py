@@ -10,7 +10,7 @@ from lanescope.dashboards import attribution_tables
 from lanescope.dashboards.attribution_text import launch_words
 from lanescope.dashboards.figures import attribution as figures
 from lanescope.dashboards.figures.look import bucket_colours
-from lanescope.dashboards.pages import copies_page
+from lanescope.dashboards.pages import copies_page, ranks_page
 from lanescope.dashboards.pages.rendering import plot, render
 from lanescope.dashboards.pages.summary_page import summary_page
 from lanescope.dashboards.tables import Col, Table
@@ -30,6 +30,7 @@ MOST_ROWS = 500
 _SECTIONS = (
     ("step", "Step"),
     ("steps", "Over time"),
+    ("ranks", "Ranks"),
     ("timeline", "Timeline"),
     ("copies", "Row copies"),
     ("phases", "Phases"),
@@ -90,9 +91,11 @@ def attribution_page(doc: AttributionDocument, close: Closeup, card: ScoreRow | 
         )
     closeups = [_closeup(c) for c in close.closeups]
     copies = copies_page.blocks(doc, close, card)
+    ranks = ranks_page.section(doc.ranks, close.lags)
     present = {
         "step": "buckets" in tables,
         "steps": bool(close.series),
+        "ranks": ranks is not None,
         "timeline": bool(closeups),
         "copies": bool(copies),
         "launches": "api_calls" in tables,
@@ -104,7 +107,7 @@ def attribution_page(doc: AttributionDocument, close: Closeup, card: ScoreRow | 
     )  # fmt: skip
     return render(
         "attribution.html",
-        with_plots=any(plots.values()),
+        with_plots=any(plots.values()) or bool(close.lags),
         title=f"{_file_name(doc)} - lanescope",
         head=_head(doc),
         tiles=_tiles(doc),
@@ -117,6 +120,7 @@ def attribution_page(doc: AttributionDocument, close: Closeup, card: ScoreRow | 
         steps_note=_steps_note(close),
         odd=[_odd(i, o) for i, o in enumerate(close.odd)],
         odd_note=_odd_note(close),
+        ranks=ranks,
         closeups=closeups,
         copies=copies,
         copies_note=copies_page.note(doc),

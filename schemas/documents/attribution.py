@@ -156,6 +156,14 @@ class Bucket(_Part):
     p95_us: float | None
     max_us: float | None
     under_10us: float | None = Field(description="share of launches shorter than 10 us")
+    wait_ms_per_step: float | None = Field(
+        default=None,
+        description="of sum_ms_per_step, in collectives until the last rank's start; where they "
+        "match across ranks",
+    )
+    transfer_ms_per_step: float | None = Field(
+        default=None, description="the rest of sum_ms_per_step"
+    )
     top_names: list[str] = Field(default_factory=list)
 
 
@@ -173,6 +181,8 @@ class RankRow(_Part):
         default=None, description="in collectives, until the last rank's start"
     )
     transfer_ns: int | None = Field(default=None, description="the rest of the time in collectives")
+    wait_ms_per_step: float | None = None
+    transfer_ms_per_step: float | None = None
 
 
 class RankStep(_Part):

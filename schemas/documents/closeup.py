@@ -140,6 +140,17 @@ class MissHeat(_Part):
     mean: list[list[float | None]]
 
 
+class RankLag(_Part):
+    """How far one rank is behind the first one, step by step; one element a bin of steps."""
+
+    process: int
+    device: int
+    steps_per_bin: int
+    step: list[int] = Field(description="index of the bin's first step")
+    start_ns: list[int] = Field(description="own start less the earliest; mean of the bin")
+    end_ns: list[int] = Field(description="own end less the earliest; mean of the bin")
+
+
 class Closeup(_Part):
     """All that a page needs beside the document."""
 
@@ -149,4 +160,5 @@ class Closeup(_Part):
     odd_rule: str
     histogram: CopyHistogram | None = None
     heat: list[MissHeat] = Field(default_factory=list)
+    lags: list[RankLag] = Field(default_factory=list, description="empty for one rank")
     odd_count: int = Field(description="steps that the rule finds; `odd` holds the longest")

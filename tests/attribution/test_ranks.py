@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import lanescope
+from lanescope.attribution.closeup import closeup
 from lanescope.schemas.documents.attribution import AttributionDocument
 from tests.conftest import trace_path
 
@@ -104,6 +105,24 @@ def test_skew_and_waits_are_those_planted(
     assert (collective.name, collective.count, collective.ended_early) == (NAME, count, early)
     bucket = next(b for b in found.buckets if b.bucket == "communication")
     assert bucket.sum_ns == collective.wait_ns + collective.transfer_ns
+    rows = 2 * len(spans)
+    assert bucket.wait_ms_per_step == wait / rows / 1e6
+    assert bucket.transfer_ms_per_step == collective.transfer_ns / rows / 1e6
+    assert all(b.wait_ms_per_step is None for b in found.buckets if b is not bucket)
+    assert first.wait_ms_per_step == wait / len(spans) / 1e6
+
+
+def test_a_line_says_how_far_a_rank_is_behind(
+    surgery: Callable[..., Path], alone: tuple[AttributionDocument, list[tuple[int, int]]]
+) -> None:
+    spans = alone[1]
+    longer = f'UPDATE {KERNEL} SET "end" = "end" + {SLOWER} WHERE {{second}} AND "end" = '
+    path = plant(surgery("k1"), 700, longer + str(spans[5][1] + 700))
+    with lanescope.attribute(path) as result:
+        first, second = closeup(result.analysis).lags
+    assert first.start_ns == first.end_ns == [0] * len(spans)
+    assert second.start_ns == [700] * len(spans)
+    assert second.end_ns == [700] * 5 + [700 + SLOWER] + [700] * (len(spans) - 6)
 
 
 def test_a_collective_without_its_match_is_not_guessed_at(
@@ -119,6 +138,7 @@ def test_a_collective_without_its_match_is_not_guessed_at(
     assert doc.ranks is not None
     assert doc.ranks.collectives == []
     assert doc.ranks.ranks[0].wait_ns is None
+    assert all(b.wait_ms_per_step is None for b in doc.buckets)
     assert any(a.what == "collective_wait" and "on 1 of 2 ranks" in a.why for a in doc.abstained)
 
 

@@ -57,7 +57,9 @@ def test_page_is_quiet_and_fits(
     )
 
 
-@pytest.mark.parametrize("name", ["eager", "mixed", "fieldlike", "graphlevel", "twoproc"])
+@pytest.mark.parametrize(
+    "name", ["eager", "mixed", "fieldlike", "graphlevel", "twoproc", "gpus_index"]
+)
 def test_page_of_other_traces_is_quiet(
     reports: Callable[[str], Report], open_page: Callable[..., Opened], name: str
 ) -> None:
