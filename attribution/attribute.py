@@ -83,9 +83,7 @@ class Analysis:
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """The rows of a small query, as dictionaries."""
-        cursor = self.con.execute(query)
-        names = [d[0] for d in cursor.description or []]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return engine.rows(self.con, query)
 
     def frame(self, table: str) -> pd.DataFrame:
         """A whole table as a pandas frame."""

@@ -120,6 +120,13 @@ def first(con: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
     return row
 
 
+def rows(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    """The rows of a small query, as dictionaries."""
+    cursor = con.execute(query)
+    names = [d[0] for d in cursor.description or []]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
 def set_variable(con: duckdb.DuckDBPyConnection, name: str, value: int | bool) -> None:
     """Give SQL modules a value: `getvariable('name')`. Views take no prepared parameters."""
     if not name.isidentifier():

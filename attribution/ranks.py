@@ -1,6 +1,8 @@
-"""Ranks of one trace: steps and collectives matched across processes and devices.
+"""Ranks: steps and collectives matched across processes and devices.
 
-A rank is a process on a physical device that has measured steps. Nothing runs for one rank.
+A rank is a process on a physical device that has measured steps. Nothing runs for one rank. What
+is read here comes from three tables (`rank_list`, `rank_spans`, `rank_calls`), so that the ranks of
+one report and those of several joined ones are treated alike.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from lanescope.attribution import engine
+import duckdb
+
+from lanescope.attribution import collectives, engine
 from lanescope.attribution.attribute import Analysis
 from lanescope.attribution.results import int_spread, ms_spread
 from lanescope.schemas.documents.attribution import (
@@ -25,16 +29,23 @@ from lanescope.schemas.findings import Abstained, Abstention
 MOST_POINTS = 2400
 MOST_LAGS = 16
 
-
 #: The bucket whose kernels are collectives.
 COMMUNICATION = "communication"
+
+#: What makes the three tables of one report.
+TABLES = ("ranks/rank_list", "ranks/rank_spans", "ranks/rank_calls")
 
 
 def add(analysis: Analysis, doc: AttributionDocument) -> None:
     """Put the section `ranks` into the document, what it withholds, and the split of the bucket."""
-    doc.ranks, withheld = read(analysis)
+    engine.run(analysis.con, TABLES[0])
+    if engine.first(analysis.con, "SELECT count(*) FROM rank_list")[0] < 2:
+        return
+    for module in TABLES[1:]:
+        engine.run(analysis.con, module)
+    doc.ranks, withheld = section(analysis.con)
     doc.abstained += withheld
-    if doc.ranks is None or not doc.ranks.collectives:
+    if not doc.ranks.collectives:
         return
     rows = sum(r.steps for r in doc.ranks.ranks)
     for bucket in doc.buckets:
@@ -44,60 +55,36 @@ def add(analysis: Analysis, doc: AttributionDocument) -> None:
             bucket.transfer_ms_per_step = (bucket.sum_ns - wait) / rows / 1e6
 
 
-def read(analysis: Analysis) -> tuple[Ranks | None, list[Abstention]]:
-    """The `ranks` section, None for one rank, and what it withholds."""
-    count = analysis.rows(
-        "SELECT count(DISTINCT (process, device)) AS n FROM steps_table WHERE measured"
-    )[0]["n"]
-    if count < 2:
-        return None, []
-    engine.run(analysis.con, "ranks/rank_steps")
-    rows = analysis.rows("SELECT * FROM rank_steps ORDER BY step, process, device")
-    walls: dict[tuple[int, int], list[int]] = {}
+def section(con: duckdb.DuckDBPyConnection) -> tuple[Ranks, list[Abstention]]:
+    """The ranks of `con`'s three tables held against each other, and what is withheld."""
+    engine.run(con, "ranks/rank_steps")
+    who = engine.rows(con, "SELECT * FROM rank_list ORDER BY rank")
+    rows = engine.rows(con, "SELECT * FROM rank_steps")
+    walls: list[list[int]] = [[] for _ in who]
     for r in rows:
-        walls.setdefault((r["process"], r["device"]), []).append(r["wall_ns"])
-    section = Ranks(
-        count=count,
+        walls[r["rank"]].append(r["wall_ns"])
+    found = Ranks(
+        count=len(who),
         ranks=[
-            RankRow(process=p, device=d, steps=len(w), wall_ms=ms_spread(w))
-            for (p, d), w in sorted(walls.items())
+            RankRow(process=r["process"], device=r["device"], steps=len(w), wall_ms=ms_spread(w))
+            for r, w in zip(who, walls, strict=True)
         ],
     )
-    if why := _unmatched(rows, count):
-        return section, [
+    if why := _unmatched(rows, len(who)):
+        return found, [
             Abstained.RANK_SKEW.because(why),
             Abstained.COLLECTIVES.because("steps do not match across ranks"),
         ]
-    _steps(section, rows)
-    withheld = _collectives(analysis, section)
-    return section, [withheld] if withheld else []
+    _steps(found, rows)
+    if why := collectives.match(con, [name(r) for r in who]):
+        return found, [Abstained.COLLECTIVES.because(why)]
+    _collectives(con, found)
+    return found, []
 
 
-def lags(analysis: Analysis) -> list[RankLag]:
-    """How far every rank is behind the first one, by step; empty where steps do not match."""
-    if "rank_steps" not in {r["name"] for r in analysis.rows("SHOW TABLES")}:
-        return []
-    ranks = analysis.rows("SELECT count(DISTINCT (process, device)) AS n FROM rank_steps")[0]["n"]
-    if _unmatched(analysis.rows("SELECT DISTINCT step, ranks FROM rank_steps"), ranks):
-        return []
-    engine.set_variable(
-        analysis.con, "most_lag_points", max(50, MOST_POINTS // min(ranks, MOST_LAGS))
-    )
-    engine.run(analysis.con, "ranks/rank_lags")
-    found: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in analysis.rows("SELECT * FROM rank_lags"):
-        found[row["process"], row["device"]].append(row)
-    return [
-        RankLag(
-            process=process,
-            device=device,
-            steps_per_bin=rows[0]["steps_per_bin"],
-            step=[r["step"] for r in rows],
-            start_ns=[r["start_ns"] for r in rows],
-            end_ns=[r["end_ns"] for r in rows],
-        )
-        for (process, device), rows in list(found.items())[:MOST_LAGS]
-    ]
+def name(rank: dict[str, Any]) -> str:
+    """What to call a row of `rank_list` in a sentence."""
+    return f"process {rank['process']} on GPU {rank['device']}"
 
 
 def _unmatched(rows: list[dict[str, Any]], count: int) -> str:
@@ -108,64 +95,72 @@ def _unmatched(rows: list[dict[str, Any]], count: int) -> str:
     return ""
 
 
-def _steps(section: Ranks, rows: list[dict[str, Any]]) -> None:
+def _steps(found: Ranks, rows: list[dict[str, Any]]) -> None:
     """Skew and slowest rank of every matched step."""
-    found: dict[int, RankStep] = {}
+    steps: dict[int, RankStep] = {}
+    slowest = [0] * found.count
     for r in rows:
-        step = found.setdefault(
+        step = steps.setdefault(
             r["step"],
             RankStep(
                 step=r["step"], start_skew_ns=r["start_skew_ns"], end_skew_ns=r["end_skew_ns"]
             ),
         )
         if r["slowest"]:
-            step.slowest_process, step.slowest_device = r["process"], r["device"]
-    section.steps = list(found.values())
-    section.start_skew_ns = int_spread([s.start_skew_ns for s in section.steps])
-    section.end_skew_ns = int_spread([s.end_skew_ns for s in section.steps])
-    for rank in section.ranks:
-        mine = (rank.process, rank.device)
-        rank.slowest = sum((s.slowest_process, s.slowest_device) == mine for s in section.steps)
+            rank = found.ranks[r["rank"]]
+            step.slowest_process, step.slowest_device = rank.process, rank.device
+            slowest[r["rank"]] += 1
+    found.steps = list(steps.values())
+    found.start_skew_ns = int_spread([s.start_skew_ns for s in found.steps])
+    found.end_skew_ns = int_spread([s.end_skew_ns for s in found.steps])
+    for rank, times in zip(found.ranks, slowest, strict=True):
+        rank.slowest = times
 
 
-def _collectives(analysis: Analysis, section: Ranks) -> Abstention | None:
-    """Wait and transfer of collectives, where every one has its match on every rank."""
-    engine.run(analysis.con, "ranks/rank_collectives")
-    if not analysis.rows("SELECT count(*) AS n FROM rank_collectives")[0]["n"]:
-        return Abstained.COLLECTIVES.because("no collective kernel in the measured steps")
-    odd = analysis.rows(
-        "SELECT step, number, ranks, functions FROM rank_collectives"
-        " WHERE functions <> 1 OR ranks <> (SELECT max(ranks) FROM rank_steps)"
-        " ORDER BY step, number LIMIT 1"
-    )
-    if odd:
-        o = odd[0]
-        said = (
-            f"has {o['functions']} different functions"
-            if o["functions"] > 1
-            else f"is on {o['ranks']} of {section.count} ranks"
-        )
-        return Abstained.COLLECTIVES.because(f"collective {o['number']} of step {o['step']} {said}")
-    section.collectives = [
+def _collectives(con: duckdb.DuckDBPyConnection, found: Ranks) -> None:
+    """Wait and transfer, by function and by rank."""
+    found.collectives = [
         RankCollective(**r)
-        for r in analysis.rows(
-            "SELECT function AS name, count(DISTINCT (step, number)) AS count,"
+        for r in engine.rows(
+            con,
+            "SELECT function AS name, count(DISTINCT (step, lane, number)) AS count,"
             " sum(wait_ns)::BIGINT AS wait_ns, sum(transfer_ns)::BIGINT AS transfer_ns,"
             " count(*) FILTER (early) AS ended_early FROM rank_collectives"
-            " GROUP BY function ORDER BY sum(end_ns - start_ns) DESC, name"
+            " GROUP BY function ORDER BY sum(end_ns - start_ns) DESC, name",
         )
     ]
-    totals = {
-        (r["process"], r["device"]): r
-        for r in analysis.rows(
-            "SELECT process, device, sum(wait_ns)::BIGINT AS wait_ns,"
-            " sum(transfer_ns)::BIGINT AS transfer_ns FROM rank_collectives"
-            " GROUP BY process, device"
-        )
-    }
-    for rank in section.ranks:
-        mine = totals[rank.process, rank.device]
+    totals = engine.rows(
+        con,
+        "SELECT rank, sum(wait_ns)::BIGINT AS wait_ns, sum(transfer_ns)::BIGINT AS transfer_ns"
+        " FROM rank_collectives GROUP BY rank ORDER BY rank",
+    )
+    for rank, mine in zip(found.ranks, totals, strict=True):
         rank.wait_ns, rank.transfer_ns = mine["wait_ns"], mine["transfer_ns"]
         rank.wait_ms_per_step = mine["wait_ns"] / rank.steps / 1e6
         rank.transfer_ms_per_step = mine["transfer_ns"] / rank.steps / 1e6
-    return None
+
+
+def lags(analysis: Analysis) -> list[RankLag]:
+    """How far every rank is behind the first one, by step; empty where steps do not match."""
+    con = analysis.con
+    if "rank_steps" not in {r["name"] for r in engine.rows(con, "SHOW TABLES")}:
+        return []
+    who = engine.rows(con, "SELECT * FROM rank_list ORDER BY rank")
+    if _unmatched(engine.rows(con, "SELECT DISTINCT step, ranks FROM rank_steps"), len(who)):
+        return []
+    engine.set_variable(con, "most_lag_points", max(50, MOST_POINTS // min(len(who), MOST_LAGS)))
+    engine.run(con, "ranks/rank_lags")
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in engine.rows(con, "SELECT * FROM rank_lags"):
+        found[row["rank"]].append(row)
+    return [
+        RankLag(
+            process=who[rank]["process"],
+            device=who[rank]["device"],
+            steps_per_bin=rows[0]["steps_per_bin"],
+            step=[r["step"] for r in rows],
+            start_ns=[r["start_ns"] for r in rows],
+            end_ns=[r["end_ns"] for r in rows],
+        )
+        for rank, rows in list(found.items())[:MOST_LAGS]
+    ]

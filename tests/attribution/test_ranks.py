@@ -18,6 +18,7 @@ from tests.conftest import trace_path
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 NAME = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+SENT = "ncclDevKernel_Broadcast_RING_LL"  # of two ranks one may be done before the other begins
 STANDS_IN = "splitKreduce_kernel"
 ONE_PID = 1 << 24  # a process id within globalPid and globalTid
 SLOWER = 12_345  # by which the later rank ends one step later still
@@ -42,7 +43,7 @@ def alone() -> tuple[AttributionDocument, list[tuple[int, int]]]:
         )
 
 
-def plant(path: Path, later: int, *statements: str) -> Path:
+def plant(path: Path, later: int, *statements: str, name: str = NAME) -> Path:
     """Add the second rank, `later` ns behind the first, to the export at `path`."""
     con = sqlite3.connect(path)
     pid = con.execute(f"SELECT max(globalPid) / {ONE_PID} % {ONE_PID} FROM {KERNEL}").fetchone()[0]
@@ -61,7 +62,7 @@ def plant(path: Path, later: int, *statements: str) -> Path:
     picked = ", ".join({"id": "id + 1", "uuid": "uuid || '-1'"}.get(c, f'"{c}"') for c in gpu)
     con.execute(f"INSERT INTO TARGET_INFO_GPU SELECT {picked} FROM TARGET_INFO_GPU")
     con.execute(f"INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (1, 0, {pid + 1})")
-    con.execute(f"UPDATE StringIds SET value = '{NAME}' WHERE value LIKE '%{STANDS_IN}%'")
+    con.execute(f"UPDATE StringIds SET value = '{name}' WHERE value LIKE '%{STANDS_IN}%'")
     for statement in statements:
         con.execute(statement.format(second=f"globalPid / {ONE_PID} % {ONE_PID} = {pid + 1}"))
     con.commit()
@@ -74,16 +75,17 @@ def document(path: Path) -> AttributionDocument:
         return result.document
 
 
-@pytest.mark.parametrize("later", [500, 50_000_000])
+@pytest.mark.parametrize(("later", "name"), [(500, NAME), (500, SENT), (50_000_000, SENT)])
 def test_skew_and_waits_are_those_planted(
     later: int,
+    name: str,
     surgery: Callable[..., Path],
     alone: tuple[AttributionDocument, list[tuple[int, int]]],
 ) -> None:
     doc, spans = alone
     end = spans[5][1]
     longer = f'UPDATE {KERNEL} SET "end" = "end" + {SLOWER} WHERE {{second}} AND "end" = '
-    found = document(plant(surgery("k1"), later, longer + str(end + later)))
+    found = document(plant(surgery("k1"), later, longer + str(end + later), name=name))
     kernel = next(k for k in doc.kernels if k.name == STANDS_IN)
     ranks, count = found.ranks, round(kernel.launches_per_step * len(spans))
     assert ranks is not None
@@ -102,7 +104,7 @@ def test_skew_and_waits_are_those_planted(
     assert (second.wait_ns, second.transfer_ns) == (0, kernel.sum_ns)
     (collective,) = ranks.collectives
     early = count if later > 1_000_000 else 0
-    assert (collective.name, collective.count, collective.ended_early) == (NAME, count, early)
+    assert (collective.name, collective.count, collective.ended_early) == (name, count, early)
     bucket = next(b for b in found.buckets if b.bucket == "communication")
     assert bucket.sum_ns == collective.wait_ns + collective.transfer_ns
     rows = 2 * len(spans)
@@ -123,6 +125,17 @@ def test_a_line_says_how_far_a_rank_is_behind(
     assert first.start_ns == first.end_ns == [0] * len(spans)
     assert second.start_ns == [700] * len(spans)
     assert second.end_ns == [700] * 5 + [700 + SLOWER] + [700] * (len(spans) - 6)
+
+
+def test_no_rank_ends_an_all_reduce_before_the_last_one_begins_it(
+    surgery: Callable[..., Path],
+) -> None:
+    doc = document(plant(surgery("k1"), 50_000_000))
+    assert doc.ranks is not None
+    assert doc.ranks.steps
+    assert doc.ranks.collectives == []
+    (why,) = [a.why for a in doc.abstained if a.what == "collective_wait"]
+    assert "before the last rank begins it" in why
 
 
 def test_a_collective_without_its_match_is_not_guessed_at(
