@@ -8,7 +8,6 @@ from typing import Any
 
 import dash
 import flask
-import plotly.graph_objects as go
 from dash import Input, Output, dash_table, dcc, html
 
 from lanescope.dashboards import catalogue_rows, live_view
@@ -51,7 +50,7 @@ def make_app(
                 children=[dcc.Tab(label=text, value=name) for name, text in _TABS.items()],
             ),
             *(_panel(name) for name in catalogue_rows.LISTS),
-            html.Div(id="panel-compare", children=dcc.Graph(id="lanes", figure=figure(120))),
+            html.Div(id="panel-compare", children=dcc.Graph(id="lanes", figure=figure(120).spec())),
             html.Div(id="panel-running", children=html.Div(id="running")),
             dcc.Interval(id="tick", interval=2_000),
         ],
@@ -122,11 +121,11 @@ def _fill(app: dash.Dash, catalogue: Catalogue, name: str) -> None:
 
 def _compare(app: dash.Dash, catalogue: Catalogue) -> None:
     @app.callback(Output("lanes", "figure"), Input("attributions", "selected_row_ids"))
-    def lanes(ids: list[int] | None) -> go.Figure:
+    def lanes(ids: list[int] | None) -> dict[str, Any]:
         with catalogue.read() as session:
             chosen = catalogue_rows.folders(session, [int(i) for i in ids or []])
         documents = [(shown(lane), _document(Path(folder))) for lane, folder in chosen]
-        return lanes_bar([(lane, doc) for lane, doc in documents if doc and doc.steps])
+        return lanes_bar([(lane, doc) for lane, doc in documents if doc and doc.steps]).spec()
 
 
 def _document(folder: Path) -> AttributionDocument | None:

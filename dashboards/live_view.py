@@ -88,4 +88,4 @@ def _states(output: str) -> list[Any]:
         record = read_window(Path(output))
     except UnusableInput:  # it has written nothing yet
         return []
-    return [dcc.Graph(figure=figures.states(record))] if record.spans else []
+    return [dcc.Graph(figure=figures.states(record).spec())] if record.spans else []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.closeup import Closeup, OddStep, StepCloseup, StepRow
@@ -19,7 +18,7 @@ def _ms(ns: int) -> float:
     return round(ns / 1e6, 6)
 
 
-def step_bars(doc: AttributionDocument, closeup: Closeup) -> go.Figure:
+def step_bars(doc: AttributionDocument, closeup: Closeup) -> Figure:
     """Exclusive time by bucket, and idle: they add up to the wall of the mean and of steps."""
     assert doc.steps is not None
     assert doc.steps.idle_ns is not None  # a kernel summary has a page of its own
@@ -81,7 +80,7 @@ def _parts(step: StepRow) -> dict[str, float]:
     return {p.bucket: p.exclusive_ns / 1e6 for p in step.parts} | {"idle": step.idle_ns / 1e6}
 
 
-def steps_over_time(closeup: Closeup) -> go.Figure:
+def steps_over_time(closeup: Closeup) -> Figure:
     """Wall and busy time of the steps in order, coloured by how they ran; odd ones are ringed.
 
     A bin of several steps shows their mean, and its longest as a thin line.
@@ -152,7 +151,7 @@ def steps_over_time(closeup: Closeup) -> go.Figure:
         )
     if missing:
         figure.update_layout(
-            margin_r=48,
+            margin={"r": 48},
             yaxis2={
                 "overlaying": "y",
                 "side": "right",
@@ -178,7 +177,7 @@ def steps_over_time(closeup: Closeup) -> go.Figure:
     return figure
 
 
-def odd_bar(odd: OddStep) -> go.Figure:
+def odd_bar(odd: OddStep) -> Figure:
     """Where an odd step spent more or less than the median step: a bar a bucket."""
     rows = odd.changes[:8]
     shade = look.bucket_colours(c.bucket for c in rows)
@@ -199,7 +198,7 @@ def odd_bar(odd: OddStep) -> go.Figure:
     return figure
 
 
-def timeline(close: StepCloseup) -> go.Figure:
+def timeline(close: StepCloseup) -> Figure:
     """One step on its device and its host: a row a track, kernels coloured by bucket."""
     shade = look.bucket_colours([g for g in close.groups if g not in look.CALLS])
     labels = [t.label if t.depth == 0 else "" for t in close.tracks]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.comparison import LaneSide, PairDocument, Trend, Waterfall
 
 MORE, LESS = "#ce4f4f", "#3f9f5f"
 
 
-def waterfall(found: Waterfall, incumbent: str, candidate: str) -> go.Figure:
+def waterfall(found: Waterfall, incumbent: str, candidate: str) -> Figure:
     """From one lane's step to the other's: a bar a bucket that changed, closing exactly."""
     bars = [b for b in found.bars if b.delta_ns]
     names = [for_plot(incumbent), *(for_plot(b.bucket) for b in bars), for_plot(candidate)]
@@ -47,7 +46,7 @@ def _change(ns: int) -> str:
     return f"{ns / 1e6:+.{3 if abs(ns) >= 1_000 else 6}f}"
 
 
-def deltas(pair: PairDocument) -> go.Figure:
+def deltas(pair: PairDocument) -> Figure:
     """Every figure's difference with its interval; filled where the sign is certain."""
     rows = pair.deltas
     colours = [
@@ -86,7 +85,7 @@ def deltas(pair: PairDocument) -> go.Figure:
     return figure
 
 
-def distributions(lanes: list[LaneSide]) -> go.Figure:
+def distributions(lanes: list[LaneSide]) -> Figure:
     """How the steps of each lane spread: the share of them that took at most so long."""
     figure = look.figure(
         320,
@@ -106,7 +105,7 @@ def distributions(lanes: list[LaneSide]) -> go.Figure:
     return figure
 
 
-def trend(found: Trend) -> go.Figure:
+def trend(found: Trend) -> Figure:
     """The lanes over their axis."""
     points = sorted(found.points, key=lambda p: p.x)
     figure = look.figure(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.closeup import CopyHistogram, MissHeat
 from lanescope.schemas.documents.misses import Misses
 
 
-def levels(histogram: CopyHistogram, misses: Misses) -> go.Figure:
+def levels(histogram: CopyHistogram, misses: Misses) -> Figure:
     """Durations of one tensor's copies, and where the fitted level of each count lies."""
     figure = look.figure(
         300,
@@ -35,17 +34,16 @@ def levels(histogram: CopyHistogram, misses: Misses) -> go.Figure:
             continue
         solid = level.basis == "seen"
         figure.add_vline(
-            x=at,
-            line={"width": 1.2, "dash": "solid" if solid else "dot", "color": look.MUTED},
-            annotation={
-                "text": str(level.misses), "yanchor": "bottom", "y": 1.0, "yref": "paper",
-                "showarrow": False, "font": {"size": 12},
-            },
+            at, line={"width": 1.2, "dash": "solid" if solid else "dot", "color": look.MUTED}
+        )
+        figure.add_annotation(
+            text=str(level.misses), x=at, xanchor="left", y=1.0, yref="paper", yanchor="bottom",
+            showarrow=False, font={"size": 12},
         )  # fmt: skip
     return figure
 
 
-def heat(found: MissHeat) -> go.Figure:
+def heat(found: MissHeat) -> Figure:
     """Missed rows by layer and step."""
     figure = look.figure(
         110 + 12 * min(60, max(8, len(found.layers))),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.ladder import LadderDocument, RungView
 
@@ -24,7 +23,7 @@ def _kind(rung: RungView) -> str:
     return "kept" if rung.status == "kept" else "other"
 
 
-def rungs(doc: LadderDocument) -> go.Figure | None:
+def rungs(doc: LadderDocument) -> Figure | None:
     """The primary metric of every rung that measured it, with its repetitions' span."""
     name = doc.primary
     found = [(r, r.metrics[name]) for r in doc.rungs if name in r.metrics] if name else []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.attribution import AttributionDocument
 
 
-def lanes_bar(lanes: Sequence[tuple[str, AttributionDocument]]) -> go.Figure:
+def lanes_bar(lanes: Sequence[tuple[str, AttributionDocument]]) -> Figure:
     """The mean step of each lane: exclusive time by bucket and idle, adding up to its wall.
 
     A lane without exclusive times (a kernel summary) has no bar, and its label says so.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import plotly.graph_objects as go
+from lanescope.dashboards.figures.plain import Figure
 
 #: Buckets that the bundled profiles name keep their colour in every figure of every page.
 BUCKETS = {
@@ -56,11 +56,9 @@ def bucket_colours(names: Iterable[str]) -> dict[str, str]:
     return BUCKETS | {n: SPARE[i % len(SPARE)] for i, n in enumerate(own)} | {"idle": IDLE}
 
 
-def figure(height: int, **layout: Any) -> go.Figure:
+def figure(height: int, **layout: Any) -> Figure:
     """An empty figure in the common look. Text and grid colours come from the page's theme."""
-    out = go.Figure()
-    out.update_layout(
-        template="none",
+    out = Figure(
         height=height,
         font={"family": "system-ui, -apple-system, 'Segoe UI', sans-serif", "size": 13},
         margin={"l": 56, "r": 16, "t": 8, "b": 44},
@@ -71,6 +69,6 @@ def figure(height: int, **layout: Any) -> go.Figure:
         separators=".,",
     )
     out.update_layout(**layout)
-    out.update_xaxes(title_font_size=12, title_standoff=8)
-    out.update_yaxes(title_font_size=12, title_standoff=8)
+    out.update_xaxes(title={"font": {"size": 12}, "standoff": 8})
+    out.update_yaxes(title={"font": {"size": 12}, "standoff": 8})
     return out

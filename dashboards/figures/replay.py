@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.schemas.documents.replay import Curves, Plan, Replay, Structure
 
 
-def _figure(x: str, y: str) -> go.Figure:
+def _figure(x: str, y: str) -> Figure:
     return look.figure(
         400, xaxis={"title": {"text": x}}, yaxis={"title": {"text": y}}, colorway=look.PALETTE
     )
 
 
-def policies(result: Replay) -> go.Figure:
+def policies(result: Replay) -> Figure:
     """Misses per layer-step by policy."""
     figure = _figure("misses per layer-step", "")
     names = [p.policy for p in result.policies][::-1]
@@ -24,7 +23,7 @@ def policies(result: Replay) -> go.Figure:
     return figure
 
 
-def by_layer(result: Replay) -> go.Figure:
+def by_layer(result: Replay) -> Figure:
     """Misses per step of each layer, by policy."""
     figure = _figure("layer", "misses per step")
     for found in result.policies:
@@ -36,19 +35,19 @@ def by_layer(result: Replay) -> go.Figure:
     return figure
 
 
-def heat(result: Replay) -> go.Figure:
+def heat(result: Replay) -> Figure:
     """Misses of the first policy by layer and time."""
     figure = _figure("window of time (equal numbers of steps)", "layer")
     figure.add_heatmap(
         z=[list(row) for row in result.heat],
         y=list(result.trace.layers),
         colorscale="Viridis",
-        colorbar={"title": "misses/step"},
+        colorbar={"title": {"text": "misses/step"}},
     )
     return figure
 
 
-def hit_curves(result: Curves) -> go.Figure:
+def hit_curves(result: Curves) -> Figure:
     """Hit rate over all layers by slots per layer."""
     figure = _figure("slots per layer", "hit rate")
     slots = list(result.slots)
@@ -59,7 +58,7 @@ def hit_curves(result: Curves) -> go.Figure:
     return figure
 
 
-def layer_curves(result: Curves) -> go.Figure:
+def layer_curves(result: Curves) -> Figure:
     """LRU misses of every layer by slots: a heat map, because 75 lines hide one another."""
     figure = _figure("slots", "layer")
     figure.add_heatmap(
@@ -67,12 +66,12 @@ def layer_curves(result: Curves) -> go.Figure:
         x=list(result.slots),
         y=[layer.layer for layer in result.layers],
         colorscale="Viridis",
-        colorbar={"title": "misses"},
+        colorbar={"title": {"text": "misses"}},
     )
     return figure
 
 
-def divisions(result: Plan) -> go.Figure:
+def divisions(result: Plan) -> Figure:
     """Slots of each layer, by division."""
     figure = _figure("layer", "slots")
     for division in result.divisions:
@@ -85,7 +84,7 @@ def divisions(result: Plan) -> go.Figure:
     return figure
 
 
-def contexts(result: Plan) -> go.Figure:
+def contexts(result: Plan) -> Figure:
     """What a longer context costs: step time where a cost model was given, else misses."""
     rows = [row for row in result.contexts if row.ms_per_step is not None]
     if rows:
@@ -112,7 +111,7 @@ def contexts(result: Plan) -> go.Figure:
     return figure
 
 
-def overlaps(result: Structure) -> go.Figure:
+def overlaps(result: Structure) -> Figure:
     """Overlap by layer, step to step and layer to layer, beside the even chance."""
     figure = _figure("layer", "share of a step's experts")
     layers = [layer.layer for layer in result.layers]
@@ -120,29 +119,33 @@ def overlaps(result: Structure) -> go.Figure:
     figure.add_scatter(x=layers, y=[n.cross_layer for n in result.layers], name="layer to layer")
     if result.step_to_step is not None:
         chance = result.step_to_step.chance_even
-        figure.add_hline(y=chance, line_dash="dot", annotation_text=f"even chance {chance:.4f}")
+        figure.add_hline(chance, line={"dash": "dot"})
+        figure.add_annotation(
+            text=f"even chance {chance:.4f}", x=1, xref="x domain", xanchor="right",
+            y=chance, yref="y", yanchor="bottom", showarrow=False,
+        )  # fmt: skip
     return figure
 
 
-def working_sets(result: Structure) -> go.Figure:
+def working_sets(result: Structure) -> Figure:
     """Distinct experts in each window of time, by layer."""
     figure = _figure("window of time", "layer")
     figure.add_heatmap(
         z=[list(layer.working_set_over_time) for layer in result.layers],
         y=[layer.layer for layer in result.layers],
         colorscale="Viridis",
-        colorbar={"title": "experts"},
+        colorbar={"title": {"text": "experts"}},
     )
     return figure
 
 
-def reuse(result: Structure) -> go.Figure:
+def reuse(result: Structure) -> Figure:
     """Median reuse distance in each window of time, by layer."""
     figure = _figure("window of time", "layer")
     figure.add_heatmap(
         z=[list(layer.reuse_p50_over_time) for layer in result.layers],
         y=[layer.layer for layer in result.layers],
         colorscale="Viridis",
-        colorbar={"title": "depth"},
+        colorbar={"title": {"text": "depth"}},
     )
     return figure

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
 from lanescope.dashboards.figures.comparison import LESS, MORE
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.speed import PairedMetric
 
 
-def gains(metric: PairedMetric) -> go.Figure:
+def gains(metric: PairedMetric) -> Figure:
     """By how much each prompt changed, green where for the better; the mean with its interval."""
     rows = sorted(metric.prompts, key=lambda p: p.gain_pct)
     figure = look.figure(
@@ -22,9 +21,9 @@ def gains(metric: PairedMetric) -> go.Figure:
         yaxis={"title": {"text": f"change in {for_plot(metric.metric)}, %"}, "zeroline": True},
     )  # fmt: skip
     figure.add_hrect(
-        y0=metric.low_pct, y1=metric.high_pct, fillcolor=look.WALL, opacity=0.18, line_width=0
+        metric.low_pct, metric.high_pct, fillcolor=look.WALL, opacity=0.18, line={"width": 0}
     )
-    figure.add_hline(y=metric.mean_gain_pct, line={"width": 1.4, "color": look.WALL})
+    figure.add_hline(metric.mean_gain_pct, line={"width": 1.4, "color": look.WALL})
     figure.add_bar(
         x=list(range(len(rows))),
         y=[round(p.gain_pct, 6) for p in rows],
@@ -41,7 +40,7 @@ def gains(metric: PairedMetric) -> go.Figure:
     return figure
 
 
-def distributions(metric: PairedMetric) -> go.Figure:
+def distributions(metric: PairedMetric) -> Figure:
     """How either lane's prompts spread: the share of them that lie at or below a value."""
     figure = look.figure(
         300,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import for_plot
 from lanescope.schemas.documents.windowrecord import GpuSeries, ProbeRecord, Span, WindowRecord
 
@@ -36,7 +35,7 @@ def _told(span: Span) -> str:
     return "<br>".join(words + ([for_plot(span.note)] if span.note else []))
 
 
-def states(record: WindowRecord) -> go.Figure:
+def states(record: WindowRecord) -> Figure:
     """The states one below the other, then the stretches over several of them."""
     spans, zero = record.spans, record.from_ns or 0
     last = max([s.to_ns or s.from_ns for s in spans], default=zero)
@@ -78,7 +77,7 @@ def states(record: WindowRecord) -> go.Figure:
     return figure
 
 
-def requests(probes: list[ProbeRecord]) -> go.Figure:
+def requests(probes: list[ProbeRecord]) -> Figure:
     """Every request of the probes: time to its first token over its decode rate."""
     figure = look.figure(
         300,
@@ -99,7 +98,7 @@ def requests(probes: list[ProbeRecord]) -> go.Figure:
     return figure
 
 
-def gaps(probes: list[ProbeRecord]) -> go.Figure:
+def gaps(probes: list[ProbeRecord]) -> Figure:
     """How long the client waited between chunks, in either probe, as shares of the chunks."""
     figure = look.figure(
         280,
@@ -127,7 +126,7 @@ def gaps(probes: list[ProbeRecord]) -> go.Figure:
     return figure
 
 
-def gpu(record: WindowRecord) -> go.Figure | None:
+def gpu(record: WindowRecord) -> Figure | None:
     """NVML's columns one below the other over the window's time; None where there is no sample."""
     zero = record.from_ns or 0
     drawn = [c for c in TRACKS if any(_known(s, c) for s in record.gpu)]
@@ -147,7 +146,7 @@ def gpu(record: WindowRecord) -> go.Figure | None:
         axis = "yaxis" if row == 0 else f"yaxis{row + 1}"
         top = 1 - row * height
         figure.update_layout(
-            {axis: {"domain": [top - 0.72 * height, top - 0.06 * height], "zeroline": False,
+            **{axis: {"domain": [top - 0.72 * height, top - 0.06 * height], "zeroline": False,
                     "nticks": 4, "rangemode": "tozero" if column.startswith("pcie") else "normal"}}
         )  # fmt: skip
         figure.add_annotation(
@@ -194,12 +193,12 @@ def _line(
     return {"x": x, "y": y}
 
 
-def _shade_probes(figure: go.Figure, record: WindowRecord, zero: int) -> None:
+def _shade_probes(figure: Figure, record: WindowRecord, zero: int) -> None:
     for span in record.spans:
         phase = span.name.removesuffix("_probe")
         if phase in PHASES and span.to_ns is not None:
             figure.add_shape(
-                type="rect", xref="x", yref="paper", y0=0, y1=1, layer="below", line_width=0,
+                type="rect", xref="x", yref="paper", y0=0, y1=1, layer="below", line={"width": 0},
                 x0=round((span.from_ns - zero) / 1e9, 6), x1=round((span.to_ns - zero) / 1e9, 6),
                 fillcolor=PHASES[phase], opacity=0.09,
             )  # fmt: skip

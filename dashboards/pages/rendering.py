@@ -9,10 +9,10 @@ from importlib.resources import files
 from typing import Any
 
 import jinja2
-import plotly.graph_objects as go
 from markupsafe import Markup
 
 from lanescope._version import __version__
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.names import shown
 
 #: Lists of texts at least this long are written as a list of distinct texts and an index.
@@ -57,15 +57,15 @@ def _plotly_js() -> str:
     return text
 
 
-def plot(figure: go.Figure, div_id: str, label: str) -> Plot:
+def plot(figure: Figure, div_id: str, label: str) -> Plot:
     """A figure for a template; `label` says in words what it shows, for those who cannot see it."""
-    spec = json.loads(figure.to_json())
+    spec = figure.spec()
     for trace in spec["data"]:
         texts = trace.get("text")
         if isinstance(texts, list) and len(texts) >= _LONG:
             distinct = {t: i for i, t in enumerate(dict.fromkeys(texts))}
             trace["text"] = {"of": list(distinct), "at": [distinct[t] for t in texts]}
-    return Plot(div_id, int(figure.layout.height or 300), label, script_json(spec))
+    return Plot(div_id, int(figure.layout.get("height", 300)), label, script_json(spec))
 
 
 def script_json(value: object) -> Markup:
@@ -76,7 +76,7 @@ def script_json(value: object) -> Markup:
     return Markup(text)
 
 
-def figure_html(figure: go.Figure, div_id: str) -> Markup:
+def figure_html(figure: Figure, div_id: str) -> Markup:
     """A figure with a fixed id, for pages without a label of their own."""
     macro = _environment().get_template("parts.html").module.plot  # type: ignore[attr-defined]
     return Markup(macro(plot(figure, div_id, div_id.replace("-", " "))))

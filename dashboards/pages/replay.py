@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards import replay_tables as tables
 from lanescope.dashboards.figures import replay as figures
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.pages.rendering import plot, render
 from lanescope.dashboards.tables import Table
 from lanescope.schemas.documents.replay import Curves, Plan, Replay, Structure
 from lanescope.schemas.findings import Abstention, Finding
 
 #: heading and figure
-Shown = tuple[str, go.Figure]
+Shown = tuple[str, Figure]
 
 
 def run_page(result: Replay) -> str:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 
 import lanescope
 from lanescope.attribution.attribute import Attribution
 from lanescope.attribution.closeup import closeup
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.pages import attribution_page
 from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.documents.closeup import Closeup
@@ -49,6 +51,21 @@ class Opened:
         """Fail if the page logged anything, threw, or asked for anything."""
         assert self.console == []
         assert self.requests == []
+
+
+@pytest.fixture(autouse=True, scope="session")
+def plotly_checks_figures() -> Iterator[None]:
+    """Every figure that a page or the dashboard draws is one that plotly's own objects accept."""
+    spec = Figure.spec
+
+    def checked(figure: Figure) -> dict[str, Any]:
+        plain = spec(figure)
+        go.Figure(plain)
+        return plain
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "spec", checked)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -357,8 +357,8 @@ def test_no_exclusive_time_is_no_bar(reports: Callable[[str], Report]) -> None:
     for bucket in doc.buckets:
         bucket.exclusive_ms_per_step = None
     drawn = lanes_bar([("known", reports("k1").document), ("withheld", doc)])
-    assert all(trace.x[1] is None and trace.x[0] is not None for trace in drawn.data)
-    assert drawn.layout.yaxis.ticktext == ("known", "withheld (withheld)")
+    assert all(trace["x"][1] is None and trace["x"][0] is not None for trace in drawn.data)
+    assert drawn.layout["yaxis"]["ticktext"] == ["known", "withheld (withheld)"]
 
 
 def test_same_bytes_again(pages: Pages) -> None:
