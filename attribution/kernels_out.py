@@ -31,25 +31,25 @@ _STAGED = (
     *("grid_x", "grid_y", "grid_z"),
 )
 _WORD = pa.dictionary(pa.int32(), pa.string())
-SCHEMA = pa.schema(
-    [
-        ("process", pa.int64()),
-        ("device", pa.int32()),
-        ("stream", pa.int64()),
-        ("start_ns", pa.int64()),
-        ("end_ns", pa.int64()),
-        ("name", _WORD),
-        ("phase", _WORD),
-        ("part", _WORD),
-        ("step", pa.int64()),
-        ("layer", pa.int64()),
-        ("bucket", _WORD),
-        ("graph_node", pa.int64()),
-        ("grid_x", pa.int64()),
-        ("grid_y", pa.int64()),
-        ("grid_z", pa.int64()),
-    ]
-)
+_TYPES = {
+    "process": pa.int64(),
+    "device": pa.int32(),
+    "stream": pa.int64(),
+    "start_ns": pa.int64(),
+    "end_ns": pa.int64(),
+    "name": _WORD,
+    "phase": _WORD,
+    "part": _WORD,
+    "step": pa.int64(),
+    "layer": pa.int64(),
+    "bucket": _WORD,
+    "graph_node": pa.int64(),
+    "grid_x": pa.int64(),
+    "grid_y": pa.int64(),
+    "grid_z": pa.int64(),
+}
+_NULLABLE = frozenset({"process", "step", "layer", "graph_node"})
+SCHEMA = pa.schema([pa.field(n, t, n in _NULLABLE) for n, t in _TYPES.items()])
 
 
 class Writer:

@@ -153,9 +153,7 @@ def read(seen: Observed, chain: Chain, support: Floats | None = None) -> tuple[F
     if len(shared):
         density[shared] = _shared_density(seen.take(shared), chain, density[shared], slow[shared])
     joint = density.sum(axis=2) + np.log(chain.mix[seen.layer])
-    joint -= joint.max(axis=1, keepdims=True)
-    share = np.exp(joint)
-    share /= share.sum(axis=1, keepdims=True)
+    share = _normal(joint)
     disturbed = 1.0 - np.einsum("nm,nmc->nc", share, on_level)
     return share, np.where(np.isnan(seen.log_ns), 0.0, disturbed)
 
@@ -261,6 +259,10 @@ def _update_stretch(seen: Observed, share: Floats, chain: Chain) -> None:
 
 #: layer-steps worked on at a time: their arrays fit the processor's cache
 CHUNK = 2_000
+#: from so many layer-steps on densities are looked up, if a duration occurs so often on average
+LOOK_UP_FROM, REPEATS = 20_000, 4
+#: durations below this (ns) are told apart without sorting
+LONGEST_LOOKED_UP = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -345,10 +347,12 @@ def _reading_of(single: NDArray[np.float32], shared: np.ndarray) -> dict[str, np
 
 def count(seen: Observed, chain: Chain) -> Counts:
     """Read all layer-steps against settled levels."""
+    look_up = _LookUp.of(seen, chain)
     parts: list[tuple[NDArray[np.float32], Floats]] = []
     for begin in range(0, len(seen.log_ns), CHUNK):
-        some = seen.take(slice(begin, begin + CHUNK))
-        share, disturbed = read(some, chain)
+        rows = slice(begin, begin + CHUNK)
+        some = seen.take(rows)
+        share, disturbed = look_up.read(rows, some) if look_up else read(some, chain)
         # what slows one copy of a layer-step mostly slows its neighbours too
         worst = disturbed.max(axis=1)
         again = np.flatnonzero(worst > 0.1)
@@ -363,6 +367,83 @@ def count(seen: Observed, chain: Chain) -> Counts:
         shares[i * CHUNK : (i + 1) * CHUNK, : some_shares.shape[1]] = some_shares
     disturbed = np.concatenate([p[1] for p in parts])
     return Counts(shares, disturbed, ~seen.calm | (disturbed > 0.5).all(axis=1), chain.group)
+
+
+@dataclass
+class _LookUp:
+    """Densities of every duration that occurs, worked out once: durations are whole ns and repeat.
+
+    `place` (n, C): row of the tensor's tables for each copy; copies beside other kernels, which are
+    slow more often, have rows of their own. `density`, `on_level`: one (rows, M+1) array a tensor,
+    as `log_density` gives them. Layer-steps with a copy that shares the link are not looked up.
+    """
+
+    chain: Chain
+    place: NDArray[np.int64]
+    density: list[Floats]
+    on_level: list[Floats]
+
+    @classmethod
+    def of(cls, seen: Observed, chain: Chain) -> _LookUp | None:
+        """The tables; None where they would hardly be smaller than what is looked up."""
+        if len(seen.log_ns) < LOOK_UP_FROM:
+            return None
+        place = np.empty(seen.log_ns.shape, dtype=np.int64)
+        density, on_level = [], []
+        for tensor in range(seen.log_ns.shape[1]):
+            log_ns, busy = seen.log_ns[:, tensor], seen.busy[:, tensor] > SHARED_FROM
+            values, place[:, tensor] = _distinct(log_ns)
+            if len(values) * REPEATS > len(log_ns):
+                return None
+            place[busy, tensor] += len(values)
+            y = np.concatenate([values, values]) if busy.any() else values
+            slow = np.full((len(y), 1), chain.slow_unseen)
+            slow[len(values) :] = max(chain.slow_unseen, min(0.9, chain.slow_busy))
+            at = slice(tensor, tensor + 1)
+            some, on = log_density(y[:, None], chain.mu[:, at], chain.sigma[:, at], slow)
+            density.append(some[:, :, 0])
+            on_level.append(on[:, :, 0])
+        return cls(chain, place, density, on_level)
+
+    def read(self, rows: slice, some: Observed) -> tuple[Floats, Floats]:
+        """As the function `read` gives it, for the layer-steps `rows`, which are `some`."""
+        place = self.place[rows]
+        joint = np.log(self.chain.mix)[some.layer]
+        for tensor, density in enumerate(self.density):
+            joint += density[place[:, tensor]]
+        share = _normal(joint)
+        disturbed = np.empty(place.shape)
+        for tensor, on_level in enumerate(self.on_level):
+            disturbed[:, tensor] = 1.0 - np.einsum("nm,nm->n", share, on_level[place[:, tensor]])
+        disturbed[np.isnan(some.log_ns)] = 0.0
+        beside = np.flatnonzero(~some.calm)
+        if len(beside):
+            share[beside], disturbed[beside] = read(some.take(beside), self.chain)
+        return share, disturbed
+
+
+def _distinct(log_ns: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """The distinct values, and where each element lies among them; a NaN is one of them."""
+    missing = np.isnan(log_ns)
+    ns = np.rint(np.exp(np.where(missing, 0.0, log_ns))).astype(np.int64)
+    if len(ns) and ns.max() >= LONGEST_LOOKED_UP:
+        values, at = np.unique(log_ns, return_inverse=True)
+        return values, at.astype(np.int64)
+    ns[missing] = 0
+    first = np.full(int(ns.max(initial=0)) + 1, -1, dtype=np.int64)
+    first[ns] = np.arange(len(ns))
+    held = np.flatnonzero(first >= 0)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[held] = np.arange(len(held))
+    return log_ns[first[held]], rank[ns]
+
+
+def _normal(joint: Floats) -> Floats:
+    """Probabilities (n, M+1) from log densities, in place."""
+    joint -= joint.max(axis=1, keepdims=True)
+    share: Floats = np.exp(joint, out=joint)
+    share /= share.sum(axis=1, keepdims=True)
+    return share
 
 
 def _trimmed(share: Floats) -> NDArray[np.float32]:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from lanescope.attribution.ingest.ids import Ints
 from lanescope.schemas.nsight import TableSpec
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a table. `late` reads columns that `table` lacks, of single rows by position."""
+
+    table: pa.Table
+    late: Callable[[Sequence[str], Ints], pa.Table] | None = None
+
+    def at(self, columns: Sequence[str], rows: Ints) -> pa.Table:
+        """Some columns of some rows (ascending positions in the piece)."""
+        if self.late is not None:
+            return self.late(columns, rows)
+        return self.table.select(columns).take(pa.array(rows))
 
 
 class Reader:
@@ -30,6 +46,10 @@ class Reader:
         """A whole staged table."""
         raise NotImplementedError
 
-    def pieces(self, spec: TableSpec, by_start: bool) -> Iterator[pa.Table]:
-        """A staged table in pieces, in file order or sorted by start."""
+    def pieces(self, spec: TableSpec, by_start: bool, late: Sequence[str] = ()) -> Iterator[Piece]:
+        """A staged table in pieces, in file order or sorted by start.
+
+        late: columns of which only single rows will be asked for (`Piece.at`); a reader that gains
+        by it leaves them out of the pieces' tables.
+        """
         raise NotImplementedError

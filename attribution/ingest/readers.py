@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lanescope.attribution.ingest.reader import Reader
+from lanescope.attribution.ingest.reader import Piece, Reader
 from lanescope.attribution.ingest.sqlite_export import Present, SqliteExport
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import TableSpec, table_specs
@@ -54,17 +54,21 @@ class SqliteReader(Reader):
         if spec.name not in self._small:
             pieces = list(self._export.stream(present))
             self._small[spec.name] = (
-                pa.concat_tables(pieces) if pieces else self._export.read(present)
+                pa.concat_tables([p.table for p in pieces])
+                if pieces
+                else self._export.read(present)
             )
         return self._small[spec.name]
 
-    def pieces(self, spec: TableSpec, by_start: bool) -> Iterator[pa.Table]:
+    def pieces(self, spec: TableSpec, by_start: bool, late: Sequence[str] = ()) -> Iterator[Piece]:
         """See `Reader`."""
         present = self._find(spec)
-        if present is not None:
-            yield from (
-                self._export.sorted_stream(present) if by_start else self._export.stream(present)
-            )
+        if present is None:
+            return
+        if by_start:
+            yield from (Piece(table) for table in self._export.sorted_stream(present))
+        else:
+            yield from self._export.stream(present, late)
 
 
 class ParquetReader(Reader):
@@ -134,23 +138,22 @@ class ParquetReader(Reader):
         found = self._columns(spec, file)
         return _staged(self._load(file, list(found.values())), spec, found)
 
-    def pieces(self, spec: TableSpec, by_start: bool) -> Iterator[pa.Table]:
-        """See `Reader`."""
+    def pieces(self, spec: TableSpec, by_start: bool, late: Sequence[str] = ()) -> Iterator[Piece]:
+        """See `Reader`. Columns cost little here: none is left out."""
         file = self._file(spec)
         if file is None:
             return
         found = self._columns(spec, file)
         if by_start:
-            yield _staged(
-                self._load(file, list(found.values())).sort_by(found["start_ns"]), spec, found
-            )
+            whole = self._load(file, list(found.values())).sort_by(found["start_ns"])
+            yield Piece(_staged(whole, spec, found))
             return
         import pyarrow.dataset as ds  # brings pandas along: only where it is needed
 
         try:
             scanner = ds.dataset(file).scanner(columns=list(found.values()), batch_size=262_144)
             for batch in scanner.to_batches():
-                yield _staged(pa.Table.from_batches([batch]), spec, found)
+                yield Piece(_staged(pa.Table.from_batches([batch]), spec, found))
         except (pa.ArrowInvalid, OSError) as exc:
             raise self._damaged(file, exc) from exc
 

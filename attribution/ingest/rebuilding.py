@@ -26,7 +26,7 @@ def rebuilt_launches(reader: Reader) -> pa.Table:
     first = _Firsts()
     for name in _TABLES:
         for piece in reader.pieces(table_specs()[name], by_start=False):
-            first.add(piece)
+            first.add(piece.table)
     rows = first.rows()
     return pa.table(
         {

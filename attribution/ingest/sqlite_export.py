@@ -8,10 +8,11 @@ the guard reads such cells as NULL and counts them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,12 +21,16 @@ import adbc_driver_manager
 import adbc_driver_sqlite
 import pyarrow as pa
 
+from lanescope.attribution.ingest.ids import Ints
+from lanescope.attribution.ingest.reader import Piece
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import Column, TableSpec
 
 #: Rows read by one query; some 25 MB of Arrow for the widest table.
 ROWS_A_READ = 262_144
 _READERS = 2
+#: As many rows are looked up one by one; for more their piece is read.
+_SINGLE_ROWS = 200
 _AHEAD = 4
 
 #: ADBC raises OSError for what SQLite reports while rows stream.
@@ -40,6 +45,20 @@ class Present:
     source: str
     columns: dict[str, str]  # staged name -> name in the export
     missing: list[str] = field(default_factory=list)
+
+    def without(self, names: Sequence[str]) -> Present:
+        """The table without some of its columns."""
+        return self.only([c.name for c in self.spec.columns if c.name not in names])
+
+    def only(self, names: Sequence[str]) -> Present:
+        """The table with some of its columns, in their order."""
+        columns = tuple(c for c in self.spec.columns if c.name in names)
+        return Present(
+            replace(self.spec, columns=columns),
+            self.source,
+            {n: source for n, source in self.columns.items() if n in names},
+            [n for n in self.missing if n in names],
+        )
 
 
 class SqliteExport:
@@ -130,25 +149,36 @@ class SqliteExport:
         except _DB_ERRORS as exc:
             raise self._unreadable(exc) from exc
 
-    def stream(self, present: Present) -> Iterator[pa.Table]:
+    def stream(self, present: Present, late: Sequence[str] = ()) -> Iterator[Piece]:
         """A table in pieces, in row order; pieces are read ahead by two threads.
 
-        Raises `UnusableInput` for a damaged file.
+        The columns `late` are left out and read for single rows. Raises `UnusableInput` for a
+        damaged file.
         """
         try:
             bounds = self._query(f"SELECT min(rowid), max(rowid) FROM {_name(present.source)}")
         except _DB_ERRORS:  # a view has no row ids
-            yield self.read(present)
+            yield Piece(self.read(present))
             return
+        first_ones = present.without(late)
         low, high = (bounds.column(i)[0].as_py() for i in (0, 1))
         if low is None:
             return
         with ThreadPoolExecutor(_READERS) as pool:
-            pending: list[Future[pa.Table]] = []
+            pending: list[Future[Piece]] = []
+
+            def piece(ids: range) -> Piece:
+                where = f" WHERE rowid >= {ids.start} AND rowid < {ids.stop}"
+                table = self._read(first_ones, where)
+                if not late:
+                    return Piece(table)
+                whole = table.num_rows == len(ids)  # a position tells the row id
+                return Piece(table, partial(self._late, present, where, ids if whole else None))
+
             try:
                 for first in range(low, high + 1, ROWS_A_READ):
-                    where = f" WHERE rowid >= {first} AND rowid < {first + ROWS_A_READ}"
-                    pending.append(pool.submit(self._read, present, where))
+                    ids = range(first, min(first + ROWS_A_READ, high + 1))
+                    pending.append(pool.submit(piece, ids))
                     if len(pending) >= _AHEAD:
                         yield pending.pop(0).result()
                 while pending:
@@ -158,6 +188,19 @@ class SqliteExport:
             finally:
                 for future in pending:
                     future.cancel()
+
+    def _late(
+        self, present: Present, where: str, ids: range | None, columns: Sequence[str], rows: Ints
+    ) -> pa.Table:
+        """Some columns of the rows at `rows` of the piece `where`, whose row ids are `ids`."""
+        some = present.only(columns)
+        try:
+            if ids is None or len(rows) > _SINGLE_ROWS:
+                return self._read(some, where).take(pa.array(rows))
+            wanted = ", ".join(str(ids[int(row)]) for row in rows)
+            return self._read(some, f" WHERE rowid IN ({wanted}) ORDER BY rowid")
+        except _DB_ERRORS as exc:
+            raise self._unreadable(exc) from exc
 
     def sorted_stream(self, present: Present) -> Iterator[pa.Table]:
         """A table in pieces, ordered by its start column: for exports that are not sorted."""

@@ -34,7 +34,7 @@ from lanescope.attribution.ingest import cache, encoding, ids
 from lanescope.attribution.ingest.devices import DeviceMap, device_map
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.launches import LaunchIndex
-from lanescope.attribution.ingest.reader import Reader
+from lanescope.attribution.ingest.reader import Piece, Reader
 from lanescope.attribution.ingest.rebuilding import rebuilt_launches
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import TableSpec, table_specs
@@ -62,6 +62,9 @@ _OPTIONS = {
 
 #: A kernel that runs for a day is a broken record.
 LONGEST_KERNEL_NS = 86_400 * 10**9
+
+#: Forms of a kernel's name that are needed once a name.
+_LATE = ("short_id", "mangled_id")
 
 _REASONS = ("no_time", "end_before_start", "before_launch", "impossible_duration")
 
@@ -285,23 +288,22 @@ class _Used:
     by_name: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
 
-_KERNEL_SCHEMA = pa.schema(
-    [
-        ("kernel", pa.int64()),
-        ("process", pa.int32()),
-        ("device", pa.int32()),
-        ("stream", pa.int64()),
-        ("start_ns", pa.int64()),
-        ("end_ns", pa.int64()),
-        ("launch", pa.int64()),
-        ("name", pa.int64()),
-        ("grid_x", pa.int64()),
-        ("grid_y", pa.int64()),
-        ("grid_z", pa.int64()),
-        ("graph_node", pa.int64()),
-        ("crowded", pa.bool_()),
-    ]
-)
+_KERNEL_TYPES = {
+    "kernel": pa.int64(),
+    "process": pa.int32(),
+    "device": pa.int32(),
+    "stream": pa.int64(),
+    "start_ns": pa.int64(),
+    "end_ns": pa.int64(),
+    "launch": pa.int64(),
+    "name": pa.int64(),
+    "grid_x": pa.int64(),
+    "grid_y": pa.int64(),
+    "grid_z": pa.int64(),
+    "graph_node": pa.int64(),
+    "crowded": pa.bool_(),
+}
+_KERNEL_SCHEMA = pa.schema([pa.field(n, t, nullable=False) for n, t in _KERNEL_TYPES.items()])
 
 
 def _stage_kernels(
@@ -335,10 +337,13 @@ def _stream_kernels(
     excluded = dict.fromkeys(_REASONS, 0)
     skewed = rows = 0
     spec = table_specs()["kernels"]
+    # where a form is missing, another may be needed of every row
+    some_absent = {"demangled_id", *_LATE} & set(info.absent_columns.get("kernels", []))
+    late = () if some_absent else _LATE
     writer = encoding.writer(folder / "kernels.parquet", _KERNEL_SCHEMA)
     with writer as out, ThreadPoolExecutor(1) as pool:  # one piece is written beside the next
         written: Future[Any] = pool.submit(int)
-        for piece in reader.pieces(spec, by_start):
+        for piece in reader.pieces(spec, by_start, late):
             columns, dropped, early = _kernel_columns(piece, processes, launches, devices, used)
             for reason, n in dropped.items():
                 excluded[reason] += n
@@ -360,16 +365,17 @@ def _stream_kernels(
 
 
 def _kernel_columns(
-    piece: pa.Table,
+    piece: Piece,
     processes: Processes,
     launches: LaunchIndex,
     devices: DeviceMap,
     used: _Used,
 ) -> tuple[dict[str, Ints], dict[str, int], int]:
     """The staged columns of one piece without its broken rows, the reasons, and skewed rows."""
-    start, end = _ints(piece, "start_ns", 0), _ints(piece, "end_ns", 0)
-    process = _process_of(piece, processes)
-    launch = launches.find(process, _ints(piece, "correlation_id", -1))
+    table = piece.table
+    start, end = _ints(table, "start_ns", 0), _ints(table, "end_ns", 0)
+    process = _process_of(table, processes)
+    launch = launches.find(process, _ints(table, "correlation_id", -1))
     no_time = (start <= 0) & (end <= 0)
     backwards = (end < start) & ~no_time
     endless = ~backwards & (end - start > LONGEST_KERNEL_NS)
@@ -381,23 +387,18 @@ def _kernel_columns(
     if len(start) and lead.mean() > SKEW_SHARE:  # not broken rows: clocks that disagree
         skewed, lead = int(lead.sum()), np.zeros(len(start), dtype=bool)
     keep = ~(no_time | backwards | lead | endless)
-    short = _ints(piece, "short_id", -1)
-    demangled = _ints(piece, "demangled_id", -1)
-    mangled = _ints(piece, "mangled_id", -1)
-    name = np.where(demangled >= 0, demangled, np.where(short >= 0, short, mangled))
-    _remember_names(name, short, demangled, mangled, used)
     columns = {
         "process": process,
-        "device": _physical(process, _ints(piece, "device_id", 0), processes, devices),
-        "stream": _ints(piece, "stream_id", -1),
+        "device": _physical(process, _ints(table, "device_id", 0), processes, devices),
+        "stream": _ints(table, "stream_id", -1),
         "start_ns": start,
         "end_ns": end,
         "launch": launch,
-        "name": name,
-        "grid_x": _ints(piece, "grid_x", 0),
-        "grid_y": _ints(piece, "grid_y", 0),
-        "grid_z": _ints(piece, "grid_z", 0),
-        "graph_node": np.maximum(_ints(piece, "graph_node", 0), 0),
+        "name": _names_of(piece, used),
+        "grid_x": _ints(table, "grid_x", 0),
+        "grid_y": _ints(table, "grid_y", 0),
+        "grid_z": _ints(table, "grid_z", 0),
+        "graph_node": np.maximum(_ints(table, "graph_node", 0), 0),
     }
     dropped = dict(
         zip(_REASONS, (int(m.sum()) for m in (no_time, backwards, lead, endless)), strict=True)
@@ -439,16 +440,29 @@ def _distinct(values: Ints) -> list[int]:
     return sorted(int(v) for v in pc.unique(pa.array(values)).to_pylist())
 
 
-def _remember_names(name: Ints, short: Ints, demangled: Ints, mangled: Ints, used: _Used) -> None:
-    top = int(name.max(initial=-1)) + 2
-    if top <= 0:
-        return
-    first = np.full(top, -1, dtype=np.int64)
-    first[name[::-1] + 1] = np.arange(len(name))[::-1] if len(name) else 0
-    for row in first[first >= 0]:
-        used.by_name.setdefault(
-            int(name[row]), (int(short[row]), int(demangled[row]), int(mangled[row]))
-        )
+def _names_of(piece: Piece, used: _Used) -> Ints:
+    """The name id of each row: the demangled name's, or another form's where there is none.
+
+    The other forms are looked up once a name, from the first row that carries it.
+    """
+    name = _ints(piece.table, "demangled_id", -1)
+    lacking = np.flatnonzero(name < 0)
+    if len(lacking):
+        others = piece.at(_LATE, lacking)
+        short, mangled = _ints(others, "short_id", -1), _ints(others, "mangled_id", -1)
+        name = name.copy()
+        name[lacking] = np.where(short >= 0, short, mangled)
+    first = np.full(int(name.max(initial=-1)) + 2, -1, dtype=np.int64)
+    first[name[::-1] + 1] = np.arange(len(name))[::-1]
+    held = np.flatnonzero(first >= 0)
+    rows = np.sort(first[[i for i in held if int(i) - 1 not in used.by_name]])
+    if len(rows):
+        others = piece.at(_LATE, rows)
+        demangled = _ints(piece.table, "demangled_id", -1)[rows]
+        forms = (_ints(others, "short_id", -1), demangled, _ints(others, "mangled_id", -1))
+        for key, *ids_ in zip(name[rows].tolist(), *(f.tolist() for f in forms), strict=True):
+            used.by_name[key] = (ids_[0], ids_[1], ids_[2])
+    return name
 
 
 class _Sweep:

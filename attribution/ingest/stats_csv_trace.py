@@ -13,7 +13,7 @@ and graph nodes are not. What stands in for them:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ import pyarrow.csv as pacsv
 from lanescope.attribution.ingest import stats_csv
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.pauses import pause_before
-from lanescope.attribution.ingest.reader import Reader
+from lanescope.attribution.ingest.reader import Piece, Reader
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import TableSpec
 
@@ -64,11 +64,11 @@ class StatsCsvReader(Reader):
         """See `Reader`."""
         return self._tables.get(spec.name)
 
-    def pieces(self, spec: TableSpec, by_start: bool) -> Iterator[pa.Table]:
+    def pieces(self, spec: TableSpec, by_start: bool, late: Sequence[str] = ()) -> Iterator[Piece]:
         """See `Reader`."""
         table = self._tables.get(spec.name)
         if table is not None:
-            yield table.sort_by("start_ns") if by_start else table
+            yield Piece(table.sort_by("start_ns") if by_start else table)
 
     # -- reading -----------------------------------------------------------------------------
 

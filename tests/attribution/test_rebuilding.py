@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lanescope.attribution.ingest.reader import Piece
 from lanescope.attribution.ingest.readers import SqliteReader
 from lanescope.attribution.ingest.rebuilding import rebuilt_launches
 from lanescope.schemas.nsight import TableSpec
@@ -29,13 +30,12 @@ class Pieces(SqliteReader):
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
 
-    def pieces(self, spec: TableSpec, by_start: bool) -> Iterator[pa.Table]:
+    def pieces(self, spec: TableSpec, by_start: bool, late: Sequence[str] = ()) -> Iterator[Piece]:
         names = ("global_pid", "correlation_id", "start_ns")
         for at in range(0, len(self.rows) if spec.name == "kernels" else 0, 2):
             columns = zip(*self.rows[at : at + 2], strict=True)
-            yield pa.table(
-                {n: pa.array(c, pa.int64()) for n, c in zip(names, columns, strict=True)}
-            )
+            arrays = {n: pa.array(c, pa.int64()) for n, c in zip(names, columns, strict=True)}
+            yield Piece(pa.table(arrays))
 
 
 @given(ROWS, st.randoms())
