@@ -66,14 +66,22 @@ def _missing_parts(analysis: Analysis, doc: AttributionDocument) -> list[Abstent
         out.append(Abstained.PERIOD.because("no two steps run straight into one another"))
     if doc.prefill is None:
         out.append(Abstained.PREFILL.because("no prefill was found"))
-    if doc.steps is not None:
-        layered = analysis.rows(
-            "SELECT coalesce(sum(layered), 0)::BIGINT AS n FROM facts JOIN segments USING (segment)"
-            " WHERE step >= 0"
-        )[0]["n"]
-        if not layered:
-            out.append(Abstained.LAYERS.because(_why_no_layers(analysis)))
+    if doc.steps is not None and not _layered(analysis):
+        out.append(Abstained.LAYERS.because(_why_no_layers(analysis)))
     return out
+
+
+def _layered(analysis: Analysis) -> bool:
+    """Whether a kernel of a step has a layer."""
+    phased = analysis.phased
+    if not phased.node_layers.num_rows and not (phased.assignment.layer >= 0).any():
+        return False
+    return bool(
+        analysis.rows(
+            "SELECT 1 FROM kernel_rows JOIN segments USING (segment)"
+            " WHERE step >= 0 AND layer >= 0 LIMIT 1"
+        )
+    )
 
 
 def _why_no_layers(analysis: Analysis) -> str:

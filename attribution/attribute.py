@@ -55,8 +55,8 @@ def _quiet(_text: str) -> None:
 class Analysis:
     """A trace with its attribution loaded in DuckDB: what results and views are read from.
 
-    Tables: segments, kernel_rows, facts, gains, phases_table, steps_table, step_buckets,
-    durations, buckets_table, names_table, kernels_out (see `sql/`).
+    Tables: segments, kernel_segments, kernel_rows, facts, gains, phases_table, steps_table,
+    step_buckets, durations, buckets_table, names_table, kernels_out (see `sql/`).
     """
 
     con: duckdb.DuckDBPyConnection
@@ -135,6 +135,7 @@ def analyse(
 
 #: In the order in which they read one another.
 MODULES = (
+    "kernels/kernel_segments",
     "kernels/kernel_rows",
     "kernels/facts",
     "kernels/crowd",

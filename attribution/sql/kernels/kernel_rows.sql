@@ -1,42 +1,10 @@
--- kernel_rows: one row a kernel execution, or a graph traced as one block, with what the
--- attribution says of it.
---   segment    row of segments; a kernel without a launch belongs to its process's outside segment
---   layer      layer number, -1 where none is known
---   crowded    whether another row of the device may overlap it in time. Where graphs are traced as
---              blocks every row counts as crowded: blocks are not part of the staged flags.
---   is_block   a graph traced as one block: time, but no kernel; its kernel number is negative
--- reads: kernels, ops, work, assigned, outside_segments, node_layers, blocks_present
+-- kernel_rows: one row a row of kernel_segments, with its layer. Who needs no layer reads
+-- kernel_segments: the join costs as much as a sum over all kernels.
+--   layer      layer number: of the launch, else of the graph node; -1 where none is known
+-- reads: kernel_segments, node_layers
 CREATE OR REPLACE TEMP VIEW kernel_rows AS
 SELECT
-    k.kernel,
-    k.process,
-    k.device,
-    k.stream,
-    k.start_ns,
-    k.end_ns,
-    k.end_ns - k.start_ns AS duration_ns,
-    k.launch,
-    k.name,
-    k.grid_x,
-    k.grid_y,
-    k.grid_z,
-    k.graph_node,
-    coalesce(a.segment, o.segment) AS segment,
-    coalesce(nullif(a.layer, -1), n.layer, -1) AS layer,
-    k.crowded OR getvariable('blocks_present') AS crowded,
-    false AS is_block
-FROM kernels AS k
-LEFT JOIN assigned AS a ON k.launch = a.launch
-LEFT JOIN outside_segments AS o ON k.process = o.process
-LEFT JOIN node_layers AS n ON k.graph_node = n.graph_node AND k.process = n.process
-UNION ALL
-SELECT
-    -1 - g.op, g.process, g.device, g.stream, g.start_ns, g.end_ns, g.end_ns - g.start_ns,
-    g.launch, -2, 0, 0, 0, 0,
-    coalesce(a.segment, o.segment), -1, true, true
-FROM ops AS g
-LEFT JOIN assigned AS a ON g.launch = a.launch
-LEFT JOIN outside_segments AS o ON g.process = o.process
--- both levels present: the nodes count, the block would count them again
-LEFT JOIN work AS w ON g.launch = w.launch AND w.kernels > 0
-WHERE g.kind = 'graph' AND w.launch IS NULL;
+    k.* EXCLUDE (launch_layer),
+    coalesce(nullif(k.launch_layer, -1), n.layer, -1) AS layer
+FROM kernel_segments AS k
+LEFT JOIN node_layers AS n ON k.graph_node = n.graph_node AND k.process = n.process;
