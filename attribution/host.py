@@ -204,10 +204,16 @@ def _while_capturing(host: HostSide) -> np.ndarray:
     out = np.zeros(len(host.api.start_ns), dtype=bool)
     if not begins.any():
         return out
-    change = begins[host.api.name].astype(np.int64) - finishes[host.api.name].astype(np.int64)
-    for p in np.unique(host.api.process):
-        rows = np.flatnonzero(host.api.process == p)
-        out[rows] = np.cumsum(change[rows]) > 0
+    turns = np.flatnonzero((begins | finishes)[host.api.name])  # few: captures begin and end
+    for p in np.unique(host.api.process[turns]):
+        mine = turns[host.api.process[turns] == p]
+        change = np.where(begins[host.api.name[mine]], 1, -1)
+        open_from = np.cumsum(change) > 0
+        for row, until, capturing in zip(
+            mine, np.append(mine[1:], len(out)), open_from, strict=True
+        ):
+            if capturing:
+                out[row:until] |= host.api.process[row:until] == p
     return out
 
 

@@ -106,7 +106,9 @@ def host_side(folder: Path, info: StageInfo) -> HostSide:
 
 
 def _ints(table: pa.Table, column: str) -> Ints:
-    values = pc.fill_null(table.column(column), -1).to_numpy(zero_copy_only=False)
+    cells = table.column(column)
+    filled = pc.fill_null(cells, -1) if cells.null_count else cells
+    values = filled.to_numpy(zero_copy_only=False)
     out: Ints = values.astype(np.int64, copy=False)
     return out
 

@@ -17,7 +17,7 @@ work         one row a launch that caused device work (see sql/stage/work.sql)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,10 +152,11 @@ def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], No
     string_table = reader.table(specs["strings"])
     info.rows["strings"] = string_table.num_rows if string_table is not None else 0
     strings = _Strings(string_table)
-    launches = _stage_api(reader, specs["api"], folder, info, processes)
-    devices = device_map(reader.table(specs["gpus"]), reader.table(specs["cuda_devices"]))
-    say("reading kernels")
-    used = _stage_kernels(reader, folder, info, processes, launches, devices)
+    with _Ahead(reader.pieces(specs["kernels"], False, _late_forms(info))) as kernels:
+        launches = _stage_api(reader, specs["api"], folder, info, processes)
+        devices = device_map(reader.table(specs["gpus"]), reader.table(specs["cuda_devices"]))
+        say("reading kernels")
+        used = _stage_kernels(reader, kernels, folder, info, processes, launches, devices)
     _stage_ops(reader, folder, info, processes, launches, devices)
     say("reading ranges and graph nodes")
     _stage_ranges(reader, folder, info, strings, processes)
@@ -306,8 +307,38 @@ _KERNEL_TYPES = {
 _KERNEL_SCHEMA = pa.schema([pa.field(n, t, nullable=False) for n, t in _KERNEL_TYPES.items()])
 
 
+class _Ahead:
+    """Pieces that are being read from now on, although nobody asks for them yet."""
+
+    def __init__(self, pieces: Iterator[Piece]) -> None:
+        self._pieces = pieces
+        self._pool = ThreadPoolExecutor(1)
+        self._first = self._pool.submit(next, pieces, None)
+
+    def __iter__(self) -> Iterator[Piece]:
+        first = self._first.result()
+        if first is not None:
+            yield first
+            yield from self._pieces
+
+    def __enter__(self) -> _Ahead:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._pool.shutdown()
+        if isinstance(self._pieces, Generator):
+            self._pieces.close()  # its threads end with it
+
+
+def _late_forms(info: StageInfo) -> Sequence[str]:
+    """Forms of names to look up once a name; where a form is missing, all of every row."""
+    absent = info.absent_columns.get("kernels", [])
+    return () if {"demangled_id", *_LATE} & set(absent) else _LATE
+
+
 def _stage_kernels(
     reader: Reader,
+    kernels: Iterable[Piece],
     folder: Path,
     info: StageInfo,
     processes: Processes,
@@ -315,40 +346,34 @@ def _stage_kernels(
     devices: DeviceMap,
 ) -> _Used:
     """Stream the kernels into Parquet; sorted exports (all that we know) need one pass."""
-    for by_start in (False, True):
-        try:
-            return _stream_kernels(reader, folder, info, processes, launches, devices, by_start)
-        except _Unsorted:
-            continue
-    raise AssertionError("a sorted stream cannot be unsorted")
+    try:
+        return _stream_kernels(kernels, folder, info, processes, launches, devices)
+    except _Unsorted:
+        in_order = reader.pieces(table_specs()["kernels"], True)
+        return _stream_kernels(in_order, folder, info, processes, launches, devices)
 
 
 def _stream_kernels(
-    reader: Reader,
+    kernels: Iterable[Piece],
     folder: Path,
     info: StageInfo,
     processes: Processes,
     launches: LaunchIndex,
     devices: DeviceMap,
-    by_start: bool,
 ) -> _Used:
     used = _Used()
     sweep = _Sweep()
     excluded = dict.fromkeys(_REASONS, 0)
     skewed = rows = 0
-    spec = table_specs()["kernels"]
-    # where a form is missing, another may be needed of every row
-    some_absent = {"demangled_id", *_LATE} & set(info.absent_columns.get("kernels", []))
-    late = () if some_absent else _LATE
     writer = encoding.writer(folder / "kernels.parquet", _KERNEL_SCHEMA)
     with writer as out, ThreadPoolExecutor(1) as pool:  # one piece is written beside the next
         written: Future[Any] = pool.submit(int)
-        for piece in reader.pieces(spec, by_start, late):
+        for piece in kernels:
             columns, dropped, early = _kernel_columns(piece, processes, launches, devices, used)
             for reason, n in dropped.items():
                 excluded[reason] += n
             skewed += early
-            if not by_start and not sweep.in_order(columns["start_ns"]):
+            if not sweep.in_order(columns["start_ns"]):
                 raise _Unsorted
             n = len(columns["start_ns"])
             columns["kernel"] = np.arange(rows, rows + n, dtype=np.int64)

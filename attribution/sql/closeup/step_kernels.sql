@@ -4,14 +4,14 @@
 --   kind     kernel or copy; name: kernel function, or the copy's kind number
 --   bucket   of the kernel; the longest one's where several were merged; NULL for copies
 --   merged   how many it stands for
--- reads: kernel_rows, ops, segments, buckets_of_names
+-- reads: kernel_segments, ops, segments, buckets_of_names
 -- parameters: $device, $segment, $from_ns, $to_ns, $cell_ns (shorter work shares cells; 0: none does)
 WITH shown AS (
     SELECT
         'kernel' AS kind, k.stream, k.start_ns, k.end_ns, b.function AS name, b.bucket,
         CASE WHEN k.segment = $segment THEN '' ELSE s.phase || ' ' || s.part END AS other,
         k.kernel AS id
-    FROM kernel_rows AS k
+    FROM kernel_segments AS k
     JOIN segments AS s USING (segment)
     JOIN buckets_of_names AS b USING (name)
     WHERE k.device = $device AND k.end_ns > $from_ns AND k.start_ns < $to_ns
