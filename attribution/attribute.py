@@ -19,11 +19,12 @@ from lanescope.attribution import engine, measure, tables
 from lanescope.attribution.host import StepHost, step_host
 from lanescope.attribution.ingest import Staged, open_trace
 from lanescope.attribution.ingest.source import Kind
+from lanescope.attribution.ingest.stats_csv import is_summary
 from lanescope.attribution.phases.assigning import Phased, phase
 from lanescope.attribution.rules import profile as profiles
 from lanescope.attribution.rules.names import function_name
 from lanescope.attribution.rules.profile import Profile
-from lanescope.attribution.summary.attribution import attribute_summary, is_summary
+from lanescope.attribution.summary.attribution import attribute_summary
 from lanescope.attribution.summary.reading import Given
 from lanescope.attribution.tables import HostSide
 from lanescope.schemas.documents.attribution import AttributionDocument

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 _CHUNK = 1 << 20
@@ -25,29 +24,37 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def sha256_ahead(path: Path) -> Callable[[], str]:
-    """Begin on a file's SHA-256 beside everything else; the result waits for it.
+class Ahead:
+    """A file's SHA-256, taken beside everything else; a call waits for it.
 
-    The result raises what reading raised. A process that ends early does not wait.
+    A process that ends early does not wait.
     """
-    if not path.is_file():  # a pipe would never end; folders are quick
-        return lambda: sha256(path)
-    found: list[str] = []
-    failed: list[OSError] = []
 
-    def take() -> None:
+    def __init__(self, path: Path) -> None:
+        """Begin, with a file; a pipe would never end, and folders are quick."""
+        self._path = path
+        self._found: list[str] = []
+        self._failed: list[OSError] = []
+        self._thread = threading.Thread(target=self._take, daemon=True)
+        if path.is_file():
+            self._thread.start()
+
+    def __call__(self) -> str:
+        """The digest. Raises what reading raised."""
+        if self._thread.ident is None:
+            return sha256(self._path)
+        self._thread.join()
+        if self._failed:
+            raise self._failed[0]
+        return self._found[0]
+
+    @property
+    def done(self) -> bool:
+        """Whether a call would not wait."""
+        return not self._thread.is_alive()
+
+    def _take(self) -> None:
         try:
-            found.append(sha256(path))
+            self._found.append(sha256(self._path))
         except OSError as exc:
-            failed.append(exc)
-
-    thread = threading.Thread(target=take, daemon=True)
-    thread.start()
-
-    def result() -> str:
-        thread.join()
-        if failed:
-            raise failed[0]
-        return found[0]
-
-    return result
+            self._failed.append(exc)

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from lanescope.attribution.output import truth_beside
+from lanescope.attribution.folders import truth_beside
 
 #: The rooms whose files decide what an attribution says, and the kinds of file that do.
 ROOMS = ("attribution", "captures.profiles", "schemas")

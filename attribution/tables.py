@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lanescope.attribution.ingest import encoding
 from lanescope.attribution.ingest.ids import Ints
-from lanescope.attribution.ingest.stage import StageInfo
+from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.phases.ranges import Launches, Ranges
 from lanescope.schemas.nsight import EVENT_TYPE_DEFAULTS, PUSH_POP, START_END
 

@@ -13,20 +13,25 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lanescope.attribution.ingest import cache, source, stats_csv
-from lanescope.attribution.ingest.reader import Reader
-from lanescope.attribution.ingest.readers import ParquetReader, SqliteReader
+from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.source import Kind, Source
-from lanescope.attribution.ingest.stage import StageInfo, stage
-from lanescope.attribution.ingest.stats_csv_trace import StatsCsvReader
 from lanescope.schemas.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from lanescope.attribution.ingest.reader import Reader
 
 log = logging.getLogger("lanescope")
 
 
 def _quiet(_text: str) -> None:
     """Progress goes nowhere unless somebody asks for it."""
+
+
+def _nothing() -> None:
+    """Nobody waits for the beginning."""
 
 
 @dataclass
@@ -61,11 +66,13 @@ def open_trace(
     use_cache: bool = True,
     say: Callable[[str], None] = _quiet,
     digest: Callable[[], str] | None = None,
+    begins: Callable[[], None] = _nothing,
 ) -> Staged:
     """Stage a trace, or find it staged.
 
     `path` is a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, or an .nsys-rep;
-    `digest` gives its SHA-256 where somebody is taking it already.
+    `digest` gives its SHA-256 where somebody is taking it already; `begins` is called before a
+    trace is staged in the cache, which takes a while.
     Raises `UnusableInput`, in one line, for anything else.
     """
     src = source.recognise(Path(path))
@@ -82,17 +89,22 @@ def open_trace(
         if use_cache:
             log.warning("the cache folder %s cannot be written: staging anew", cache.root())
         return stage_as(src, src, None, None, say)
-    return _stage_in_cache(src, root, say, digest)
+    return _stage_in_cache(src, root, say, digest, begins)
 
 
 def _stage_in_cache(
-    src: Source, root: Path, say: Callable[[str], None], taken: Callable[[], str] | None
+    src: Source,
+    root: Path,
+    say: Callable[[str], None],
+    taken: Callable[[], str] | None,
+    begins: Callable[[], None],
 ) -> Staged:
     say("reading the source")
     digest = taken() if taken else source.sha256(src.path)
     target = cache.folder(root, digest)
     if cache.is_whole(target):
         return Staged(src, target, StageInfo.load(target), from_cache=True)
+    begins()
     return stage_as(src, src, digest, root, say)
 
 
@@ -115,6 +127,8 @@ def stage_as(
 
 
 def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], None]) -> None:
+    from lanescope.attribution.ingest.stage import stage  # slow: not where a trace is staged
+
     before = src.path.stat()
     unpacked = work / "unpacked.sqlite"
     try:
@@ -139,6 +153,9 @@ def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], Non
 
 
 def _reader(src: Source, unpacked: Path, say: Callable[[str], None]) -> Reader:
+    from lanescope.attribution.ingest.readers import ParquetReader, SqliteReader
+    from lanescope.attribution.ingest.stats_csv_trace import StatsCsvReader
+
     if src.kind is Kind.PARQUET_FOLDER:
         return ParquetReader(src.path, src.path)
     if src.kind is Kind.STATS_CSV:

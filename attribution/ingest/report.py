@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lanescope.attribution.ingest import cache, opening, source
+from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.opening import Staged
 from lanescope.attribution.ingest.source import Source
-from lanescope.attribution.ingest.stage import StageInfo
 from lanescope.schemas.errors import UnusableInput
 
 #: An export of a very large report takes minutes; a hung importer takes for ever.

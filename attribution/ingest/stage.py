@@ -16,7 +16,6 @@ work         one row a launch that caused device work (see sql/stage/work.sql)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from lanescope.attribution import engine
 from lanescope.attribution.ingest import cache, encoding, ids
 from lanescope.attribution.ingest.devices import DeviceMap, device_map
 from lanescope.attribution.ingest.ids import Ints
+from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.launches import LaunchIndex
 from lanescope.attribution.ingest.reader import Piece, Reader
 from lanescope.attribution.ingest.rebuilding import rebuilt_launches
@@ -67,41 +67,6 @@ LONGEST_KERNEL_NS = 86_400 * 10**9
 _LATE = ("short_id", "mangled_id")
 
 _REASONS = ("no_time", "end_before_start", "before_launch", "impossible_duration")
-
-
-@dataclass
-class StageInfo:
-    """What the stamp of a staged folder says."""
-
-    sha256: str
-    kind: str
-    nsys_version: str = ""
-    schema_version: str = ""
-    options: dict[str, str] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    absent: list[str] = field(default_factory=list)
-    absent_columns: dict[str, list[str]] = field(default_factory=dict)
-    bad_cells: list[dict[str, Any]] = field(default_factory=list)
-    excluded: dict[str, int] = field(default_factory=dict)
-    clock_skew_kernels: int = 0
-    shared_correlation_ids: int = 0
-    processes: list[dict[str, Any]] = field(default_factory=list)
-    gpus: list[dict[str, Any]] = field(default_factory=list)
-    devices_known: bool = False
-    enums: dict[str, dict[str, str]] = field(default_factory=dict)
-    launches_rebuilt: bool = False
-    processes_mixed: bool = False
-    #: Unix time of the capture's zero; None where the export does not say
-    session_start_unix_ns: int | None = None
-
-    def dump(self) -> str:
-        """As JSON, for the stamp."""
-        return json.dumps(self.__dict__, indent=1, sort_keys=True)
-
-    @classmethod
-    def load(cls, folder: Path) -> StageInfo:
-        """From a staged folder's stamp."""
-        return cls(**json.loads((folder / cache.STAMP).read_text(encoding="utf-8")))
 
 
 class _Unsorted(Exception):

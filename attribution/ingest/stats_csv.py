@@ -94,6 +94,13 @@ class Table:
         return _TIME_UNITS[self.units.get(name, "").strip().lower()]
 
 
+def is_summary(path: Path) -> bool:
+    """Whether a path is a CSV without a timeline. Raises `UnusableInput` for what is no input."""
+    if source.recognise(path).kind is not source.Kind.STATS_CSV:
+        return False
+    return TIMELINE not in kinds(path)
+
+
 def looks_like(line: str) -> bool:
     """Whether a line is the heading of a report of `nsys stats`."""
     return _heading(line.lstrip("\ufeff").rstrip("\r\n")) is not None

@@ -10,10 +10,10 @@ from typing import Literal
 from lanescope.attribution.attribute import Attribution, attribute
 from lanescope.attribution.beside import beside
 from lanescope.attribution.ingest import open_trace
+from lanescope.attribution.ingest.stats_csv import is_summary
 from lanescope.attribution.many import dataset, tables
 from lanescope.attribution.output import writing
 from lanescope.attribution.question import question
-from lanescope.attribution.summary.attribution import is_summary
 from lanescope.schemas.errors import ExitCode, LanescopeError
 
 

@@ -5,20 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from lanescope.attribution.ingest import source, stats_csv
-from lanescope.attribution.ingest.source import Kind
 from lanescope.attribution.rules import profile as profiles
 from lanescope.attribution.rules.profile import Profile, profile_hash
 from lanescope.attribution.summary.reading import Given, Reading, read
 from lanescope.attribution.summary.result import document
 from lanescope.attribution.summary.rows import calls_of, summary_of
 from lanescope.schemas.documents.attribution import AttributionDocument
-
-
-def is_summary(path: Path) -> bool:
-    """Whether a path is a CSV without a timeline. Raises `UnusableInput` for what is no input."""
-    if source.recognise(path).kind is not Kind.STATS_CSV:
-        return False
-    return stats_csv.TIMELINE not in stats_csv.kinds(path)
 
 
 def attribute_summary(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lanescope.attribution.output import truth_beside
+from lanescope.attribution.folders import truth_beside
 from lanescope.dashboards import attribution_tables
 from lanescope.dashboards.attribution_text import launch_words
 from lanescope.dashboards.figures import attribution as figures

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from lanescope.attribution.digest import sha256_ahead
+from lanescope.attribution.digest import Ahead
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
@@ -22,6 +25,14 @@ if TYPE_CHECKING:
     from lanescope.schemas.documents.misses import ScoreRow
 
 Say = Callable[[str], None]
+
+#: Modules that an answer needs and reading does not.
+_NEEDED = (
+    "lanescope.attribution.output",
+    "lanescope.attribution.copies.results",
+    "lanescope.dashboards.pages.attribution_page",
+    "lanescope.dashboards.attribution_text",
+)
 
 #: What --require may name: a value that may be withheld.
 REQUIRABLE = (
@@ -39,6 +50,7 @@ def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[
 
 
 @click.command("attribute")
+@click.pass_context
 @click.argument(
     "traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
@@ -92,6 +104,7 @@ def _required(_ctx: click.Context, _param: click.Parameter, value: str) -> list[
 @click.option("--no-cache", is_flag=True, help="Stage the trace for this call alone.")
 @click.option("--plain", is_flag=True, help="No colour, no frames.")
 def command(
+    ctx: click.Context,
     traces: tuple[Path, ...],
     out: Path | None,
     force: bool,
@@ -132,13 +145,12 @@ def command(
         plan = many.Plan(found, profile, window, not no_cache, force, jobs or 1, dask, require)
         return many.run(plan, out, as_json, plain)
     trace = traces[0]
-    digest = sha256_ahead(trace)
-    from lanescope.attribution.output import check_target, default_folder
-    from lanescope.attribution.summary.reading import Given
-    from lanescope.dashboards import attribution_text, copies_text
-    from lanescope.dashboards.terminal import console, sentence
+    gc.disable()  # much is made here, and little of it in cycles
+    ctx.call_on_close(gc.enable)
+    digest = Ahead(trace)
+    from lanescope.attribution.folders import check_target, default_folder
 
-    given = Given(steps, layers, requests) if steps or layers or requests else None
+    given = _given(steps, layers, requests)
     folder = out or default_folder(trace)
     if not as_json:
         check_target(folder, force)
@@ -148,6 +160,9 @@ def command(
     if as_json:
         click.echo(document.model_dump_json(indent=1, by_alias=True))
     else:
+        from lanescope.dashboards import attribution_text, copies_text
+        from lanescope.dashboards.terminal import console, sentence
+
         con = console(plain=plain)
         attribution_text.show(document, con)
         if card:
@@ -155,6 +170,14 @@ def command(
         sentence(con, f"Written to {folder}/: open {folder}/report.html")
     withheld = {a.what for a in document.abstained}
     return ExitCode.ABSTAINED if withheld & set(require) else ExitCode.DONE
+
+
+def _given(steps: int | None, layers: int | None, requests: int | None) -> Given | None:
+    if not (steps or layers or requests):
+        return None
+    from lanescope.attribution.summary.reading import Given
+
+    return Given(steps, layers, requests)
 
 
 @dataclass(frozen=True)
@@ -167,7 +190,7 @@ class Asked:
     given: Given | None
     api: Path | None
     use_cache: bool
-    digest: Callable[[], str]
+    digest: Ahead
 
 
 def _answer(
@@ -175,13 +198,15 @@ def _answer(
 ) -> tuple[AttributionDocument, ScoreRow | None]:
     """Answer, from the kept answer where the same was asked before; write `folder` if named."""
     from lanescope.attribution.ingest import open_trace
-    from lanescope.attribution.summary.attribution import is_summary
+    from lanescope.attribution.ingest.stats_csv import is_summary
     from lanescope.profiler.cli import answers
 
     plain = asked.given is None and asked.api is None and truth is None
     if not plain or not asked.use_cache or is_summary(asked.trace):
         return _work_out(asked, asked.trace, folder, truth, say)
-    with open_trace(asked.trace, True, say, asked.digest) as staged:
+    if not asked.digest.done:
+        _import_beside()
+    with open_trace(asked.trace, True, say, asked.digest, begins=_import_beside) as staged:
         key = answers.asked(asked.trace, asked.profile, asked.window)
         kept = answers.find(staged, key)
         if kept is not None and (document := _repeat(kept, folder)) is not None:
@@ -192,10 +217,21 @@ def _answer(
         return document, None
 
 
+@cache
+def _import_beside() -> None:
+    """Import what answering needs while the trace is read: that leaves the processor time."""
+
+    def imports() -> None:
+        for name in _NEEDED:
+            importlib.import_module(name)
+
+    threading.Thread(target=imports, daemon=True).start()
+
+
 def _repeat(kept: Path, folder: Path | None) -> AttributionDocument | None:
     """The kept answer, written to `folder` if named; None when it is gone or damaged."""
     from lanescope.attribution.beside import beside
-    from lanescope.attribution.output import DOCUMENT
+    from lanescope.attribution.folders import DOCUMENT
     from lanescope.profiler.cli import answers
     from lanescope.schemas.documents.attribution import AttributionDocument
 
@@ -217,8 +253,6 @@ def _work_out(
     from lanescope.dashboards.pages import attribution_page
 
     with contextlib.ExitStack() as stack:
-        gc.disable()  # much is made here, and little of it in cycles
-        stack.callback(gc.enable)
         out = None if folder is None else stack.enter_context(writing(folder))
         result = stack.enter_context(
             attribute(

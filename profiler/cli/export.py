@@ -59,7 +59,7 @@ def command(
     table, one of them a row a kernel. markdown: the tables as one document.
     """
     from lanescope.attribution.attribute import attribute
-    from lanescope.attribution.output import default_folder
+    from lanescope.attribution.folders import default_folder
 
     target = out or Path(f"{default_folder(trace).name.removesuffix('.lanescope')}{_FORMS[form]}")
     _check(target, form, force)

@@ -91,11 +91,11 @@ def path() -> None:
 @click.option("--window", default="")
 def attribute(report: Path, out: Path, profile: str | None, window: str) -> None:
     """What the recipes call: attribute a report into a folder, as `lanescope attribute` does."""
-    from lanescope.attribution import output
+    from lanescope.attribution import folders, output
     from lanescope.dashboards.pages import attribution_page
     from lanescope.profiler.recipes.report import attribute_report
 
-    output.check_target(out, force=False)
+    folders.check_target(out, force=False)
     with attribute_report(
         report,
         profile=profile,
