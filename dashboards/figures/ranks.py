@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from lanescope.dashboards.figures import look
+from lanescope.dashboards.figures.plain import Figure
 from lanescope.schemas.documents.closeup import RankLag
 
 
-def lags(found: Sequence[RankLag]) -> go.Figure:
+def lags(found: Sequence[RankLag]) -> Figure:
     """How far every rank is behind the first of each step: its start, and its end (dotted)."""
     figure = look.figure(
         300,

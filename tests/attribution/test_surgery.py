@@ -448,6 +448,46 @@ def test_buckets_are_the_same_from_any_form_of_the_names(
     assert [(b.bucket, b.sum_ns) for b in doc.buckets] == [(b.bucket, b.sum_ns) for b in k1.buckets]
 
 
+#: A column that may hold NULL in place of one that may not.
+_LOOSE = (
+    "ALTER TABLE {k} RENAME COLUMN {c} TO was_{c}",
+    "ALTER TABLE {k} ADD COLUMN {c} INTEGER",
+    "UPDATE {k} SET {c} = CASE WHEN {kept} THEN was_{c} END",
+)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "lost", "kept"),
+    [
+        pytest.param(True, (), "", id="gaps in the row ids"),
+        pytest.param(False, ("demangledName",), "rowid % 5 <> 1", id="a form missing"),
+        pytest.param(False, ("shortName", "mangledName"), "false", id="one form left"),
+    ],
+)
+def test_names_are_right_whatever_rows_are_left(
+    gaps: bool, lost: tuple[str, ...], kept: str, surgery: Surgery
+) -> None:
+    """The forms of a name are read once a name, from the row that is met first."""
+    cut = [f"DELETE FROM {KERNEL} WHERE rowid % 7 = 3"] if gaps else []
+    cut += [sql.format(k=KERNEL, c=column, kept=kept) for column in lost for sql in _LOOSE]
+    path = surgery("k1", *cut)
+    with sqlite3.connect(path) as con:
+        told = con.execute(
+            f"SELECT s.value, count(*) FROM {KERNEL} AS k"
+            " JOIN StringIds AS s ON s.id = coalesce(k.demangledName, k.shortName) GROUP BY 1"
+        ).fetchall()
+    with lanescope.attribute(path) as result:
+        rows = result.analysis.rows(
+            "SELECT n.demangled, n.short, count(*) AS n FROM kernels JOIN names AS n USING (name)"
+            " GROUP BY ALL"
+        )
+    found: dict[str, int] = {}
+    for row in rows:
+        name = row["demangled"] or row["short"]
+        found[name] = found.get(name, 0) + row["n"]
+    assert found == dict(told)
+
+
 # -- arithmetic --------------------------------------------------------------------------------
 
 
