@@ -5,7 +5,7 @@ open_trace -> host side -> phases -> SQL modules -> document and frames
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from lanescope.attribution import engine, measure, tables
+from lanescope.attribution import engine, measure, rooms, tables
 from lanescope.attribution.host import StepHost, step_host
 from lanescope.attribution.ingest import Staged, open_trace
 from lanescope.attribution.ingest.source import Kind
@@ -73,7 +73,7 @@ class Analysis:
     def close(self) -> None:
         """Free the connection, its spill folder, and a folder staged for this call alone."""
         self.con.close()
-        shutil.rmtree(self.spill, ignore_errors=True)
+        rooms.remove(self.spill)
         self.staged.close()
 
     def __enter__(self) -> Analysis:
@@ -106,10 +106,12 @@ def analyse(
     `UsageError` for a window or profile that does not fit, `InternalError` if conservation broke.
     """
     staged = path if isinstance(path, Staged) else open_trace(path, use_cache, say)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(staged.close)
         _require_work(staged)
         spill = engine.spill_folder(staged.folder)
-        con = engine.connect(spill)
+        undo.callback(rooms.remove, spill)
+        con = undo.enter_context(engine.connect(spill))
         tables.attach(con, staged.folder)
         host = tables.host_side(staged.folder, staged.info)
         names = con.execute("SELECT name, short, demangled, mangled FROM names").fetchall()
@@ -128,9 +130,7 @@ def analyse(
             engine.run(con, module)
         result = Analysis(con, staged, chosen, host, phased, steps, flags, words, spill)
         _check_conservation(result)
-    except BaseException:
-        staged.close()
-        raise
+        undo.pop_all()
     return result
 
 

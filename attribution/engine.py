@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 
+from lanescope.attribution import rooms
 from lanescope.schemas.errors import UsageError
 
 #: This share of what the machine (or its cgroup) has, and no more than this; the rest spills.
@@ -67,7 +68,10 @@ def _bytes(text: str) -> int:
 
 
 def spill_folder(staged: Path) -> Path:
-    """A new folder for what does not fit into memory, in `LANESCOPE_SPILL_DIR` if that is set."""
+    """A new room for what does not fit into memory, in `LANESCOPE_SPILL_DIR` if that is set.
+
+    Otherwise beside the staged tables. To be removed with `rooms.remove`.
+    """
     root = os.environ.get("LANESCOPE_SPILL_DIR")
     if root:
         try:
@@ -76,7 +80,13 @@ def spill_folder(staged: Path) -> Path:
             raise UsageError(
                 f"LANESCOPE_SPILL_DIR: {root} cannot be made ({exc.strerror})", "name another"
             ) from exc
-    return Path(tempfile.mkdtemp(prefix="spill-", dir=root or staged))
+    return rooms.make(Path(root) if root else staged.parent, "spill")
+
+
+def temporary_places() -> list[Path]:
+    """Where, beside the cache, there may be rooms."""
+    named = os.environ.get("LANESCOPE_SPILL_DIR")
+    return [Path(tempfile.gettempdir()), *([Path(named)] if named else [])]
 
 
 def connect(spill: Path) -> duckdb.DuckDBPyConnection:

@@ -1,9 +1,9 @@
 """The cache of staged tables: one folder a source, bound to the source's content.
 
 `<root>/<sha256>-v<N>/` holds Parquet tables and, written last, `stage.json`. A folder is built
-under a name of its own and renamed when it is whole, so a kill at any point leaves either nothing
-or a finished folder, and two processes may build the same one at once: the later one finds the
-name taken and throws its copy away.
+in a room of its own (see `attribution.rooms`) and renamed when it is whole, so a kill at any point
+leaves either nothing or a finished folder, and two processes may build the same one at once: the
+later one finds the name taken and throws its copy away.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
 
+from lanescope.attribution import rooms
+
 #: Raised when what is staged changes: older folders are then never read.
 STAGE_VERSION = 6
 STAMP = "stage.json"
-_BUILDING = ".building-"
-_STALE_S = 24 * 3600
 
 
 def root() -> Path:
@@ -36,9 +35,8 @@ def usable_root() -> Path | None:
     path = root()
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=path):
+            pass
     except OSError:
         return None
     return path
@@ -57,9 +55,9 @@ def is_whole(path: Path) -> bool:
 @contextmanager
 def building(target: Path) -> Iterator[Path]:
     """A folder to build `target` in; on success it takes the name, otherwise it is removed."""
-    _sweep(target.parent)
-    work = Path(tempfile.mkdtemp(prefix=f"{_BUILDING}{os.getpid()}-", dir=target.parent))
-    try:
+    with rooms.room(target.parent, "staging") as room:
+        work = room / "new"
+        work.mkdir()
         yield work
         try:
             work.rename(target)
@@ -68,30 +66,23 @@ def building(target: Path) -> Iterator[Path]:
                 return
             shutil.rmtree(target, ignore_errors=True)  # a folder without its stamp is nobody's
             work.rename(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _sweep(cache_root: Path) -> None:
-    """Remove what killed builds left behind, a day after."""
-    for left in cache_root.glob(f"{_BUILDING}*"):
-        try:
-            if time.time() - left.stat().st_mtime > _STALE_S:
-                shutil.rmtree(left, ignore_errors=True)
-        except OSError:
-            continue
 
 
 def clear() -> tuple[int, int]:
-    """Remove every staged folder. Returns how many there were and their bytes."""
+    """Remove every staged folder, and what killed processes left.
+
+    Returns how many staged folders there were, and their bytes.
+    """
     count = freed = 0
     path = root()
     if not path.is_dir():
         return 0, 0
+    rooms.sweep(path)
     for entry in path.iterdir():
-        if not entry.is_dir() or not (entry.name.startswith(_BUILDING) or "-v" in entry.name):
+        if entry.name.startswith(rooms.PREFIX) or "-v" not in entry.name or not entry.is_dir():
             continue
         freed += sum(f.stat().st_size for f in entry.rglob("*") if f.is_file())
         count += 1
+        (entry / STAMP).unlink(missing_ok=True)  # from here on it is nobody's
         shutil.rmtree(entry, ignore_errors=True)
     return count, freed

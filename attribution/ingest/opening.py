@@ -7,7 +7,6 @@ replaced, or touched, or renamed cannot be mistaken for another.
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lanescope.attribution import rooms
 from lanescope.attribution.ingest import cache, source, stats_csv
 from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.source import Kind, Source
@@ -52,7 +52,7 @@ class Staged:
     def close(self) -> None:
         """Drop a folder that was built for this call alone."""
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            rooms.remove(self._temporary)
 
     def __enter__(self) -> Staged:
         return self
@@ -117,13 +117,15 @@ def stage_as(
         with cache.building(target) as work:
             _build(read, work, digest, say)
         return Staged(shown, target, StageInfo.load(target), from_cache=False)
-    work = Path(tempfile.mkdtemp(prefix="lanescope-"))
+    room = rooms.make(Path(tempfile.gettempdir()), "staging")
+    work = room / "new"
     try:
+        work.mkdir()
         _build(read, work, digest, say)
     except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
+        rooms.remove(room)
         raise
-    return Staged(shown, work, StageInfo.load(work), from_cache=False, _temporary=work)
+    return Staged(shown, work, StageInfo.load(work), from_cache=False, _temporary=room)
 
 
 def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], None]) -> None:

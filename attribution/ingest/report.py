@@ -9,10 +9,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from lanescope.attribution import rooms
 from lanescope.attribution.ingest import cache, opening, source
 from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.opening import Staged
@@ -21,6 +23,12 @@ from lanescope.schemas.errors import UnusableInput
 
 #: An export of a very large report takes minutes; a hung importer takes for ever.
 _TIMEOUT_S = 3600
+#: Runs a command that dies with the process of this number, see prctl(2), PR_SET_PDEATHSIG.
+_WITH_US = (
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL(None).prctl(1, 9)\n"
+    "if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[2:])"
+)
 
 
 def find_nsys() -> Path:
@@ -52,9 +60,9 @@ def export_report(src: Source, use_cache: bool, say: Callable[[str], None]) -> S
     if root is not None and cache.is_whole(target := cache.folder(root, digest)):
         return opening.Staged(src, target, StageInfo.load(target), from_cache=True)
     nsys = find_nsys()
-    with tempfile.TemporaryDirectory(prefix="lanescope-", dir=root) as tmp:
+    with rooms.room(root or Path(tempfile.gettempdir()), "export") as room:
         say(f"exporting with {nsys}")
-        exported = Path(tmp) / "export.sqlite"
+        exported = room / "export.sqlite"
         _run_export(nsys, src.path, exported)
         inner = source.Source(exported, source.Kind.SQLITE)
         return opening.stage_as(inner, src, digest, root, say)
@@ -62,6 +70,8 @@ def export_report(src: Source, use_cache: bool, say: Callable[[str], None]) -> S
 
 def _run_export(nsys: Path, report: Path, target: Path) -> None:
     command = [str(nsys), "export", "--type", "sqlite", "-o", str(target), str(report)]
+    if sys.platform == "linux":
+        command = [sys.executable, "-I", "-S", "-c", _WITH_US, str(os.getpid()), *command]
     try:
         done = subprocess.run(
             command,

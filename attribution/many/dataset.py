@@ -14,15 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
-import time
 from pathlib import Path
 
+from lanescope.attribution import rooms
 from lanescope.schemas.errors import UsageError
 
 MARKER, ASKED = "lanescope-dataset.json", "asked.json"
 _SCHEMA = "lanescope.dataset/1"
-_STALE_S = 24 * 3600
 _LONGEST_NAME = 80
 
 
@@ -30,19 +28,12 @@ def open_dataset(folder: Path) -> None:
     """Make a dataset of `folder`, or find that it is one. Raises `UsageError` for another's."""
     marker = folder / MARKER
     if marker.is_file():
-        _sweep(folder)
+        rooms.sweep(folder)
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is no dataset of lanescope", "choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     marker.write_text(json.dumps({"schema": _SCHEMA}) + "\n", encoding="utf-8")
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed writers left, a day after."""
-    for left in folder.glob(".trace=*"):
-        if time.time() - left.stat().st_mtime > _STALE_S:
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def key(path: Path) -> str:

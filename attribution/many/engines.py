@@ -7,15 +7,10 @@ ends the same way.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 
 from lanescope.attribution import engine
-from lanescope.attribution.many import work
+from lanescope.attribution.many import pool, work
 from lanescope.attribution.many.work import Outcome, Task
 from lanescope.schemas.errors import ExitCode, UsageError
 
@@ -27,47 +22,15 @@ def in_processes(tasks: Iterable[Task], jobs: int, idle: bool = False) -> Iterat
 
     idle: only with time that nobody else on the machine wants.
     """
-    todo, lost = deque(tasks), deque[Task]()
-    os.environ[engine.MEMORY_VARIABLE] = str(engine.memory_limit() // jobs)
-    while todo:
-        yield from _until_broken(todo, jobs, lost, idle)
-    for task in lost:  # alone, so that it is known who dies
-        again = deque[Task]()
-        yield from _until_broken(deque([task]), 1, again, idle)
-        if again:
-            yield work.fail(task, f"{task.path}: {_DIED}", int(ExitCode.INTERNAL))
-
-
-def _step_back() -> None:
-    """Run when nobody else wants the processor."""
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    os.nice(19)
-
-
-def _until_broken(todo: deque[Task], jobs: int, lost: deque[Task], idle: bool) -> Iterator[Outcome]:
-    """Take from `todo` until it is empty or a process dies; what was begun then goes to `lost`."""
-    running: dict[Future[Outcome], Task] = {}
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, context, _step_back if idle else None)
-    try:
-        while todo or running:
-            while todo and len(running) < jobs:
-                task = todo.popleft()
-                running[pool.submit(work.run, task)] = task
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                outcome = future.result()
-                del running[future]
-                yield outcome
-    except BrokenProcessPool:
-        lost.extend(running.values())
-    except BaseException:  # interrupted: what is half done leaves nothing
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    memory, lost = engine.memory_limit() // jobs, list[Task]()
+    for task, outcome in pool.run(work.run, tasks, jobs, memory, idle):
+        if outcome is None:
+            lost.append(task)
+        else:
+            yield outcome
+    for task in lost:  # alone: it may have wanted the memory of all
+        for _, outcome in pool.run(work.run, [task], 1, memory, idle):
+            yield outcome or work.fail(task, f"{task.path}: {_DIED}", int(ExitCode.INTERNAL))
 
 
 def on_dask(tasks: Iterable[Task], address: str) -> Iterator[Outcome]:

@@ -50,6 +50,10 @@ def run(task: Task) -> Outcome:
         return fail(task, str(exc), int(exc.exit_code))
     except MemoryError:
         return fail(task, f"{task.path}: out of memory (use fewer --jobs)", int(ExitCode.INTERNAL))
+    except Exception as exc:  # noqa: BLE001 - a fault of ours in one trace: the others go on
+        text = " ".join(f"{type(exc).__name__}: {exc}".split())
+        error = f"{task.path}: internal error: {text} (please report it)"
+        return fail(task, error, int(ExitCode.INTERNAL))
 
 
 def fail(task: Task, error: str, exit_code: int) -> Outcome:

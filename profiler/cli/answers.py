@@ -8,16 +8,16 @@ What makes two questions the same stands in `attribution.question`.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lanescope.attribution import rooms
 from lanescope.attribution.question import ROOMS, question
 
 if TYPE_CHECKING:
     from lanescope.attribution.ingest import Staged
 
-_PREFIX, _BUILDING = "answer-", ".answering-"
+_PREFIX = "answer-"
 
 
 def asked(path: Path, profile: str | None, window: str) -> str:
@@ -35,17 +35,17 @@ def keep(staged: Staged, key: str, folder: Path) -> None:
     """Keep a written folder as the source's answer. What cannot be kept is not: no error."""
     if staged.temporary:
         return
-    work = None
     try:
-        work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=staged.folder))
-        for file in folder.iterdir():
-            shutil.copyfile(file, work / file.name)
-        for before in staged.folder.glob(f"{_PREFIX}*"):
-            shutil.rmtree(before, ignore_errors=True)
-        work.rename(staged.folder / f"{_PREFIX}{key}")
+        with rooms.room(staged.folder.parent, "answer") as room:
+            work = room / "new"
+            work.mkdir()
+            for file in folder.iterdir():
+                shutil.copyfile(file, work / file.name)
+            for before in staged.folder.glob(f"{_PREFIX}*"):  # never seen half-removed
+                before.rename(room / before.name)
+            work.rename(staged.folder / f"{_PREFIX}{key}")
     except OSError:  # no room, or another process was first
-        if work is not None:
-            shutil.rmtree(work, ignore_errors=True)
+        return
 
 
 def take(kept: Path, work: Path) -> None:

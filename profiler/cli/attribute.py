@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from lanescope.attribution.digest import Ahead
+from lanescope.profiler.cli.ending import ending
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
@@ -155,7 +156,7 @@ def command(
     if not as_json:
         check_target(folder, force)
     asked = Asked(trace, profile, window, given, api, not no_cache, digest)
-    with progress() as say:
+    with ending(), progress() as say:
         document, card = _answer(asked, None if as_json else folder, truth, say)
     if as_json:
         click.echo(document.model_dump_json(indent=1, by_alias=True))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from lanescope.profiler.cli.ending import ending
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode, UsageError
 
@@ -63,7 +64,7 @@ def command(
     from lanescope.dashboards.terminal import console
     from lanescope.profiler.cli.writing import write_text
 
-    with progress() as say:
+    with ending(), progress() as say:
         document = compare(
             lanes[0],
             *lanes[1:],

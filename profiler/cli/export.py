@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from lanescope.profiler.cli.ending import ending
 from lanescope.profiler.cli.progress import progress
-from lanescope.schemas.errors import UnusableInput, UsageError
+from lanescope.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from lanescope.attribution.attribute import Attribution
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 _FORMS = {"perfetto": ".pftrace", "csv": ".csv", "parquet": ".parquet", "markdown": ".md"}
 #: The forms that are a folder of one file a table.
 _FOLDERS = ("csv", "parquet")
-_ENOSPC = 28
 
 
 @click.command("export")
@@ -59,15 +55,17 @@ def command(
     table, one of them a row a kernel. markdown: the tables as one document.
     """
     from lanescope.attribution.attribute import attribute
+    from lanescope.attribution.beside import beside
     from lanescope.attribution.folders import default_folder
 
     target = out or Path(f"{default_folder(trace).name.removesuffix('.lanescope')}{_FORMS[form]}")
     _check(target, form, force)
     samples = _samples(trace, window_dir)
     with (
+        ending(),
         progress() as say,
         attribute(trace, profile=profile, window=window, use_cache=not no_cache, say=say) as result,
-        _beside(target, form) as work,
+        beside(target, folder=form in _FOLDERS) as work,
     ):
         say("writing")
         said = _write(result, work, form, samples)
@@ -88,31 +86,6 @@ def _check(target: Path, form: str, force: bool) -> None:
         raise UsageError(
             f"{target} holds more than tables ({strangers[0]})", "choose another --out"
         )
-
-
-@contextmanager
-def _beside(target: Path, form: str) -> Iterator[Path]:
-    """A place beside the target that gets its name when everything was written."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:60]}-", dir=target.parent))
-    except OSError as exc:
-        raise UnusableInput(
-            f"{target.parent}: cannot be written ({exc.strerror})", "choose another --out"
-        ) from exc
-    work = folder / "export"
-    try:
-        if form in _FOLDERS:
-            work.mkdir()
-        yield work
-        if target.is_dir():
-            shutil.rmtree(target)
-        work.replace(target)
-    except OSError as exc:
-        why = "no space left" if exc.errno == _ENOSPC else str(exc.strerror)
-        raise UnusableInput(f"{target}: cannot be written ({why})", "choose another --out") from exc
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _samples(trace: Path, window_dir: Path | None) -> list[GpuSeries]:

@@ -93,7 +93,7 @@ def cli(ctx: click.Context, verbose: int, debug: bool, plain: bool) -> None:
     """Where a decode step's time goes, from Nsight Systems traces of LLM serving engines.
 
     Exit codes: 0 done; 1 done, but a part named by --require abstained; 2 usage; 3 unusable
-    input; 4 internal error.
+    input; 4 internal error; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.
     """
     level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
     logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)

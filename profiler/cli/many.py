@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from lanescope.profiler.cli.ending import ending
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode, UnusableInput, UsageError
 
@@ -96,7 +97,7 @@ def run(plan: Plan, out: Path | None, as_json: bool, plain: bool) -> int:
         engines.on_dask(tasks, plan.dask) if plan.dask else engines.in_processes(tasks, plan.jobs)
     )
     outcomes: list[Outcome] = []
-    with progress() as say:
+    with ending(folder), progress() as say:
         say(f"{len(tasks)} traces")
         for outcome in work:
             outcomes.append(outcome)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from lanescope.profiler.cli.ending import ending
 from lanescope.schemas.errors import UnusableInput
 
 
@@ -96,12 +97,15 @@ def attribute(report: Path, out: Path, profile: str | None, window: str) -> None
     from lanescope.profiler.recipes.report import attribute_report
 
     folders.check_target(out, force=False)
-    with attribute_report(
-        report,
-        profile=profile,
-        window=window,
-        warn=lambda text: print(f"warning: {text}", file=sys.stderr),
-    ) as result:
+    with (
+        ending(),
+        attribute_report(
+            report,
+            profile=profile,
+            window=window,
+            warn=lambda text: print(f"warning: {text}", file=sys.stderr),
+        ) as result,
+    ):
         output.write(result, out, lambda folder: attribution_page.write(result, folder))
     lane = report.with_suffix(".lane.toml")
     if lane.is_file():  # what `compare` reads of the engine

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import lzma
 import shutil
-import tempfile
 from pathlib import Path
 
 import rich_click as click
 
+from lanescope.attribution import rooms
 from lanescope.profiler.adapters import nsight
 from lanescope.profiler.window import scrub as scrubbing
 from lanescope.schemas.errors import UnusableInput, UsageError
@@ -41,9 +41,9 @@ def command(
             known.append(path.read_text().strip())
         except (OSError, UnicodeDecodeError) as exc:
             raise UsageError(f"{path}: cannot be read", "name a text file") from exc
-    with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.resolve().parent) as scratch:
-        made = Path(scratch) / "scrubbed.sqlite"
-        found = scrubbing.scrub(_plain(trace, Path(scratch)), made, known)
+    with rooms.room(target.resolve().parent, "scrub") as scratch:
+        made = scratch / "scrubbed.sqlite"
+        found = scrubbing.scrub(_plain(trace, scratch), made, known)
         made.replace(target)
     if as_json:
         click.echo(json.dumps({"target": str(target), **found}))

@@ -11,6 +11,7 @@ from typing import Any
 import rich_click as click
 
 from lanescope.dashboards.terminal import Column, console, table
+from lanescope.profiler.cli.ending import ending
 from lanescope.profiler.window.folder import utc
 from lanescope.profiler.window.offline import TRACE
 from lanescope.schemas.catalogue import Catalogue, Window, open_catalogue
@@ -108,7 +109,8 @@ def tail(
 ) -> None:
     """Attribute closed windows into a dataset, with time that nobody else wants.
 
-    The next window may run meanwhile: one process, below all others. Ctrl-C leaves whole results.
+    The next window may run meanwhile: one process, below all others. Ctrl-C or SIGTERM ends it;
+    what is finished is kept.
     """
     from lanescope.attribution.many.dataset import open_dataset
     from lanescope.attribution.many.engines import in_processes
@@ -116,18 +118,24 @@ def tail(
 
     open_dataset(dataset)
     seen: set[str] = set()
-    while True:
-        with _opened(catalogue) as store, store.read() as session:
-            closed = session.query(Window).filter(Window.outcome.is_not(None))
-            traces = [Path(w.folder) / TRACE for w in closed.order_by(Window.started_ns)]
-        new = [str(t) for t in traces if str(t) not in seen and t.is_file()]
-        seen.update(new)
-        tasks = [Task(t, str(dataset.absolute()), profile) for t in new]
-        for outcome in in_processes(tasks, 1, idle=True):
-            click.echo(outcome.error or f"{outcome.path}: {outcome.state}")
-        if not follow:
-            return
-        time.sleep(every)
+    with ending(dataset):
+        while True:
+            new = [t for t in _closed(catalogue) if t not in seen]
+            seen.update(new)
+            tasks = [Task(t, str(dataset.absolute()), profile) for t in new]
+            for outcome in in_processes(tasks, 1, idle=True):
+                click.echo(outcome.error or f"{outcome.path}: {outcome.state}")
+            if not follow:
+                return
+            time.sleep(every)
+
+
+def _closed(catalogue: str | None) -> list[str]:
+    """The traces of all closed windows, oldest first."""
+    with _opened(catalogue) as store, store.read() as session:
+        closed = session.query(Window).filter(Window.outcome.is_not(None))
+        traces = [Path(w.folder) / TRACE for w in closed.order_by(Window.started_ns)]
+    return [str(t) for t in traces if t.is_file()]
 
 
 @command.command("show")

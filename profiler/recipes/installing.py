@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import platformdirs
 
 from lanescope._version import __version__
+from lanescope.attribution import rooms
 from lanescope.schemas.errors import UnusableInput, UsageError
 
 #: What the recipes share; no recipe itself.
@@ -81,7 +81,7 @@ def install(folder: Path, force: bool) -> None:
         _refuse_others(folder, names)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".lanescope-", dir=folder))
+        work = rooms.make(folder, "recipes")
     except OSError as exc:
         raise UnusableInput(
             f"{folder}: cannot be written ({exc.strerror})", "name another folder with --to"
@@ -107,7 +107,7 @@ def install(folder: Path, force: bool) -> None:
             f"{folder}: cannot be written ({exc.strerror})", "name another folder with --to"
         ) from exc
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        rooms.remove(work)
 
 
 def _refuse_others(folder: Path, names: list[str]) -> None:

@@ -209,7 +209,7 @@ def test_a_kill_at_any_point_leaves_the_next_run_right(
     for wanted in ("api.parquet", "kernels.parquet", "names.parquet", "work.parquet"):
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)])
         while child.poll() is None:  # killed as soon as that table appears
-            built = {f.name for d in tmp_path.glob(".building-*") for f in d.iterdir()}
+            built = {name for _, _, files in os.walk(tmp_path) for name in files}
             if wanted in built:
                 seen.add(wanted)
                 break
@@ -217,10 +217,11 @@ def test_a_kill_at_any_point_leaves_the_next_run_right(
         child.send_signal(signal.SIGKILL)
         child.wait()
         for entry in tmp_path.iterdir():
-            if not entry.name.startswith(".building-"):
+            if not entry.name.startswith(".lanescope-"):
                 assert cache.is_whole(entry)
     assert seen
     assert kernels(path) == k1_totals
+    assert not list(tmp_path.glob(".*")), "the next run clears up after the dead"
 
 
 def test_two_processes_may_stage_the_same_trace_at_once(

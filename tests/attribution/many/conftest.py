@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lanescope.profiler.cli.main import main
+
 #: Kernels, calls and ranges of the first so many steps of k1 are kept.
 _STEPS = (12, 16, 20, 24)
 BROKEN = ("t07.sqlite", "t31.sqlite")
@@ -26,6 +28,21 @@ def fifty(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Pa
     (folder / BROKEN[0]).write_bytes(b"SQLite format 3\x00" + b"\x00" * 200)
     (folder / BROKEN[1]).write_bytes(b"")
     return folder
+
+
+@pytest.fixture(scope="package")
+def by_one(fifty: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dataset of all fifty, by one process."""
+    target = tmp_path_factory.mktemp("datasets") / "one"
+    with pytest.raises(SystemExit) as ended:
+        main(["attribute", str(fifty), "--jobs", "1", "--out", str(target), "--json"])
+    assert ended.value.code == 3
+    return target
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, by its path in it."""
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
 
 def _cut(trace: Path, target: Path, steps: int) -> Path:

@@ -17,27 +17,13 @@ from lanescope.attribution.many.query import query
 from lanescope.attribution.many.work import Task
 from lanescope.profiler.cli.main import main
 from lanescope.schemas.errors import UnusableInput, UsageError
-from tests.attribution.many.conftest import BROKEN
+from tests.attribution.many.conftest import BROKEN, contents
 
 
 def _run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
     with pytest.raises(SystemExit) as ended:
         main(["attribute", *args])
     return int(ended.value.code or 0), capsys.readouterr().out
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
-
-
-@pytest.fixture(scope="module")
-def by_one(fifty: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The dataset of all fifty, by one process."""
-    target = tmp_path_factory.mktemp("datasets") / "one"
-    with pytest.raises(SystemExit) as ended:
-        main(["attribute", str(fifty), "--jobs", "1", "--out", str(target), "--json"])
-    assert ended.value.code == 3
-    return target
 
 
 def test_two_broken_of_fifty(by_one: Path) -> None:
@@ -84,7 +70,7 @@ def test_two_processes_and_a_cluster_give_the_same_bytes(
     for name, (code, text) in said.items():
         assert code == 3
         outcomes[name] = json.loads(text)["traces"]
-        assert _contents(tmp_path / name) == _contents(by_one)
+        assert contents(tmp_path / name) == contents(by_one)
     assert outcomes["two"] == outcomes["dask"]
     assert sum(o["state"] == "done" for o in outcomes["two"]) == 48
 
@@ -166,10 +152,10 @@ def test_a_folder_that_is_no_dataset_is_left_alone(fifty: Path, tmp_path: Path) 
     ],
 )
 def test_query_reads_and_nothing_else(by_one: Path, sql: str) -> None:
-    before = _contents(by_one)
+    before = contents(by_one)
     with pytest.raises(UsageError):
         query(by_one, sql)
-    assert _contents(by_one) == before
+    assert contents(by_one) == before
 
 
 def test_query_without_a_dataset(tmp_path: Path) -> None:
