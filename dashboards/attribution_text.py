@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lanescope.dashboards import copies_text, summary_text
+from lanescope.dashboards import copies_text, ranks_text, summary_text
 from lanescope.dashboards.terminal import Column, sentence, table
-from lanescope.schemas.documents.attribution import AttributionDocument, Ranks
+from lanescope.schemas.documents.attribution import AttributionDocument
 from lanescope.schemas.units import duration, significant
 
 
@@ -50,7 +50,7 @@ def show(doc: AttributionDocument, con: Console) -> None:
     if doc.steps:
         _buckets(doc, con)
     if doc.ranks:
-        _ranks(doc.ranks, con)
+        ranks_text.ranks(doc.ranks, con)
     copies_text.show(doc, con)
     _phases(doc, con)
     if doc.launches:
@@ -118,53 +118,6 @@ def _buckets(doc: AttributionDocument, con: Console) -> None:
                     f"{b.transfer_ms_per_step:.3f} transfer"
                 ),
             )
-
-
-def _ranks(found: Ranks, con: Console) -> None:
-    columns = [
-        Column("process"),
-        Column("gpu"),
-        Column("steps"),
-        Column("ms/step"),
-        Column("p50"),
-        Column("p95"),
-        Column("slowest"),
-        Column("wait ms"),
-        Column("transfer ms"),
-    ]
-    rows = [
-        [
-            str(r.process),
-            str(r.device),
-            str(r.steps),
-            *(f"{v:.3f}" for v in (r.wall_ms.mean, r.wall_ms.p50, r.wall_ms.p95)),
-            "-" if r.slowest is None else str(r.slowest),
-            *(
-                "-" if v is None else f"{v:,.3f}"
-                for v in (r.wait_ms_per_step, r.transfer_ms_per_step)
-            ),
-        ]
-        for r in found.ranks
-    ]
-    table("Ranks (ms per step; wait and transfer: in collectives)", columns, rows, con)
-    if found.start_skew_ns and found.end_skew_ns:
-        start, end = found.start_skew_ns, found.end_skew_ns
-        sentence(
-            con,
-            Text(
-                f"Skew across ranks: starts p50 {start.p50:,} ns, most {start.max:,} ns; "
-                f"ends p50 {end.p50:,} ns, most {end.max:,} ns"
-            ),
-        )
-    for c in found.collectives:
-        early = f"; {c.ended_early:,} ended before the last rank began" if c.ended_early else ""
-        sentence(
-            con,
-            Text(
-                f"{c.name}: {c.count:,} collectives, over all ranks {c.wait_ns / 1e6:,.3f} ms wait "
-                f"and {c.transfer_ns / 1e6:,.3f} ms transfer{early}"
-            ),
-        )
 
 
 def _us(value: float | None) -> str:

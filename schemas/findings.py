@@ -222,6 +222,22 @@ class Abstained(AbstentionCode):
     GPU = ("gpu", "the export has no TARGET_INFO_GPU table; export with a current Nsight Systems")
 
 
+class RankAbstained(AbstentionCode):
+    """What the ranks of several reports may withhold."""
+
+    CLOCK_ANCHOR = (
+        "clock_anchor",
+        "export the report again with Nsight Systems: TARGET_INFO_SESSION_START_TIME says when "
+        "its clock began",
+    )
+    ONE_RUN = ("one_run", "give reports of one run, recorded at the same time")
+    CLOCK_ERROR = (
+        "clock_error",
+        "say with --clock-error how far the machines' clocks can be apart (chronyc tracking, "
+        "ptp4l)",
+    )
+
+
 class LaneWarning(WarningCode):
     """What a careful reader notices when lanes are held against each other."""
 

@@ -20,7 +20,7 @@ import platformdirs
 from lanescope.attribution import rooms
 
 #: Raised when what is staged changes: older folders are then never read.
-STAGE_VERSION = 6
+STAGE_VERSION = 7
 STAMP = "stage.json"
 
 

@@ -145,12 +145,19 @@ def _read_meta(reader: Reader, info: StageInfo) -> None:
 
 
 def _session_start(reader: Reader) -> int | None:
-    """Exports of other tools, and old ones, lack the table or the column."""
+    """Exports of other tools, and old ones, lack the table or the column.
+
+    `nsys export --ts-shift` and `--ts-normalize` move every time, but not the recorded start.
+    """
     table = reader.table(table_specs()["session"])
     if table is None or "start_unix_ns" not in table.column_names or not table.num_rows:
         return None
     found = table.column("start_unix_ns")[0].as_py()
-    return int(found) if found else None
+    try:
+        moved = int(reader.meta().get("EXPORT_CONFIG_TIME_SHIFT") or 0)
+    except ValueError:
+        return None
+    return int(found) - moved if found else None
 
 
 def _require_device_activity(reader: Reader, info: StageInfo) -> None:

@@ -26,6 +26,10 @@ from lanescope.schemas.errors import ExitCode, LanescopeError
 VERBS: dict[str, tuple[str, str]] = {
     "attribute": ("attribute", "Where a decode step's time goes, from one trace."),
     "query": ("query", "SQL over many attributions."),
+    "ranks": (
+        "ranks",
+        "The ranks of one run, from several reports: steps matched, skew, slowest, waits.",
+    ),
     "serve": ("serve", "The catalogue in a browser: windows, attributions, ladder, gates."),
     "export": ("export", "A trace for Perfetto, or every table as CSV, Parquet or Markdown."),
     "cache": ("cache", "Show or clear the staged tables of traces seen before."),

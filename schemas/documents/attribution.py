@@ -167,9 +167,14 @@ class Bucket(_Part):
     top_names: list[str] = Field(default_factory=list)
 
 
+#: Bounds of a time where the clocks of joined reports may err: the least and the most it can be.
+Bounds = tuple[int, int]
+
+
 class RankRow(_Part):
     """One rank: a process on a physical device, over its measured steps."""
 
+    report: int | None = Field(default=None, description="of joined reports: which one, from 0")
     process: int
     device: int
     steps: int
@@ -183,26 +188,36 @@ class RankRow(_Part):
     transfer_ns: int | None = Field(default=None, description="the rest of the time in collectives")
     wait_ms_per_step: float | None = None
     transfer_ms_per_step: float | None = None
+    wait_bounds_ns: Bounds | None = Field(default=None, description="where clocks may err")
+    wait_bounds_ms_per_step: tuple[float, float] | None = None
+    transfer_bounds_ms_per_step: tuple[float, float] | None = None
 
 
 class RankStep(_Part):
-    """One step index over all ranks; a slowest rank is null where two are equally slow."""
+    """One step index over all ranks; a slowest rank is null where two are equally slow.
+
+    Skews are null where the clocks of joined reports are not known to agree.
+    """
 
     step: int
-    start_skew_ns: int = Field(description="latest less earliest first kernel start")
-    end_skew_ns: int = Field(description="latest less earliest last kernel end")
+    start_skew_ns: int | None = Field(description="latest less earliest first kernel start")
+    end_skew_ns: int | None = Field(description="latest less earliest last kernel end")
+    start_skew_bounds_ns: Bounds | None = Field(default=None, description="where clocks may err")
+    end_skew_bounds_ns: Bounds | None = Field(default=None, description="where clocks may err")
+    slowest_report: int | None = None
     slowest_process: int | None = None
     slowest_device: int | None = None
 
 
 class RankCollective(_Part):
-    """One collective function, matched by step index and order number; sums over all ranks."""
+    """One collective function, matched by step index and order; sums over all ranks."""
 
     name: str
     count: int = Field(description="collectives, each counted once over its ranks")
     wait_ns: int = Field(description="least(own end, latest start) - own start")
     transfer_ns: int = Field(description="own end - own start - wait")
     ended_early: int = Field(description="kernels that ended before the last rank began")
+    wait_bounds_ns: Bounds | None = Field(default=None, description="where clocks may err")
 
 
 class Ranks(_Part):
@@ -212,6 +227,10 @@ class Ranks(_Part):
     ranks: list[RankRow]
     start_skew_ns: IntSpread | None = None
     end_skew_ns: IntSpread | None = None
+    start_skew_p50_bounds_ns: Bounds | None = Field(
+        default=None, description="where clocks may err"
+    )
+    end_skew_p50_bounds_ns: Bounds | None = Field(default=None, description="where clocks may err")
     steps: list[RankStep] = Field(default_factory=list)
     collectives: list[RankCollective] = Field(default_factory=list)
 

@@ -17,6 +17,7 @@ from lanescope.schemas.documents.comparison import ComparisonDocument
 from lanescope.schemas.documents.gate import GateDocument, GateRules
 from lanescope.schemas.documents.ladder import LadderDocument
 from lanescope.schemas.documents.lane import Lane
+from lanescope.schemas.documents.ranks import RanksDocument
 from lanescope.schemas.documents.receipt import Manifest, Receipt
 from lanescope.schemas.documents.window import Window
 
@@ -29,6 +30,7 @@ DOCUMENTS: dict[str, type[BaseModel]] = {
     "ladder.schema.json": LadderDocument,
     "lane.schema.json": Lane,
     "manifest.schema.json": Manifest,
+    "ranks.schema.json": RanksDocument,
     "receipt.schema.json": Receipt,
     "window.schema.json": Window,
 }
