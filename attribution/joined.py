@@ -34,7 +34,7 @@ ANCHOR_NS = 25_000
 #: Linux slews a clock by no more (500 ppm): so far may it move between the starts of two sessions.
 SLEW = 500e-6
 
-_PARTS = ("list", "spans", "calls")
+_PARTS = ("list", "spans", "calls", "buckets")
 
 
 @dataclass
@@ -79,7 +79,7 @@ def join(
 
 
 def _read(analysis: Analysis, number: int, folder: Path) -> _Read:
-    """Keep a report's three tables of ranks as Parquet."""
+    """Keep a report's tables of ranks as Parquet."""
     source, info = analysis.staged.source, analysis.staged.info
     for module in ranks.TABLES:
         engine.run(analysis.con, module)

@@ -1,8 +1,8 @@
 """Ranks: steps and collectives matched across processes and devices.
 
 A rank is a process on a physical device that has measured steps. Nothing runs for one rank. What
-is read here comes from three tables (`rank_list`, `rank_spans`, `rank_calls`), so that the ranks of
-one report and those of several joined ones are treated alike.
+is read here comes from the tables that `TABLES` makes, so that the ranks of one report and those of
+several joined ones are treated alike.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lanescope.attribution.attribute import Analysis
 from lanescope.attribution.results import int_spread, ms_spread
 from lanescope.schemas.documents.attribution import (
     AttributionDocument,
+    RankBucket,
     RankCollective,
     RankRow,
     Ranks,
@@ -32,8 +33,8 @@ MOST_LAGS = 16
 #: The bucket whose kernels are collectives.
 COMMUNICATION = "communication"
 
-#: What makes the three tables of one report.
-TABLES = ("ranks/rank_list", "ranks/rank_spans", "ranks/rank_calls")
+#: What makes the tables of one report.
+TABLES = ("ranks/rank_list", "ranks/rank_spans", "ranks/rank_calls", "ranks/rank_buckets")
 
 
 def add(analysis: Analysis, doc: AttributionDocument) -> None:
@@ -56,7 +57,7 @@ def add(analysis: Analysis, doc: AttributionDocument) -> None:
 
 
 def section(con: duckdb.DuckDBPyConnection) -> tuple[Ranks, list[Abstention]]:
-    """The ranks of `con`'s three tables held against each other, and what is withheld."""
+    """The ranks of `con`'s tables held against each other, and what is withheld."""
     found = listed(con)
     return found, hold(con, found)
 
@@ -68,6 +69,12 @@ def listed(con: duckdb.DuckDBPyConnection) -> Ranks:
     walls: list[list[int]] = [[] for _ in who]
     for r in engine.rows(con, "SELECT rank, wall_ns FROM rank_steps"):
         walls[r["rank"]].append(r["wall_ns"])
+    buckets: dict[int, list[RankBucket]] = defaultdict(list)
+    for r in engine.rows(
+        con, "SELECT * FROM rank_buckets ORDER BY bucket = 'idle', exclusive_ns DESC, bucket"
+    ):
+        per_step = r["exclusive_ns"] / len(walls[r["rank"]]) / 1e6
+        buckets[r.pop("rank")].append(RankBucket(**r, exclusive_ms_per_step=per_step))
     return Ranks(
         count=len(who),
         ranks=[
@@ -77,6 +84,7 @@ def listed(con: duckdb.DuckDBPyConnection) -> Ranks:
                 device=r["device"],
                 steps=len(w),
                 wall_ms=ms_spread(w),
+                buckets=buckets[r["rank"]],
             )
             for r, w in zip(who, walls, strict=True)
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lanescope.dashboards.figures.look import bucket_colours
 from lanescope.dashboards.tables import Col, Table, Value
 from lanescope.schemas.documents.attribution import IntSpread, Ranks
 
@@ -10,7 +11,7 @@ def tables(found: Ranks | None) -> list[Table]:
     """All tables of ranks; none for a trace with one."""
     if found is None:
         return []
-    return [ranks(found), skew(found), collectives(found), steps(found)]
+    return [ranks(found), buckets(found), skew(found), collectives(found), steps(found)]
 
 
 def ranks(found: Ranks) -> Table:
@@ -38,6 +39,31 @@ def ranks(found: Ranks) -> Table:
     ]  # fmt: skip
     note = "Wall of a rank's own steps. Wait and transfer are summed kernel time in collectives."
     return Table("ranks", "Ranks", cols, rows, note)
+
+
+def buckets(found: Ranks) -> Table:
+    """One row a bucket, then idle and the wall; a column a rank."""
+    several = len({r.report for r in found.ranks}) > 1
+    cols = [Col("bucket", "bucket")]
+    shares: list[dict[str, float]] = []
+    for r in found.ranks:
+        of = f"r{r.report} " if several else ""
+        key = f"{of}p{r.process} gpu{r.device}"
+        cols.append(Col(f"{key.replace(' ', '_')}_ms_per_step", key, 3))
+        shares.append({b.bucket: b.exclusive_ms_per_step for b in r.buckets})
+    names = dict.fromkeys(n for share in shares for n in share if n != "idle")
+    rows: list[list[Value]] = [[n, *(share.get(n, 0.0) for share in shares)] for n in names]
+    rows.append(["idle", *(share.get("idle", 0.0) for share in shares)])
+    rows.append(["wall", *(r.wall_ms.mean for r in found.ranks)])
+    return Table(
+        "rank_buckets",
+        "A step of each rank",
+        cols,
+        rows,
+        "Exclusive ms per step: a column adds up to the rank's wall.",
+        foot=2,
+        swatches=bucket_colours(names),
+    )
 
 
 def skew(found: Ranks) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from lanescope.dashboards import ranks_tables
 from lanescope.dashboards.terminal import Column, sentence, table
 from lanescope.schemas.documents.attribution import IntSpread, Ranks
 from lanescope.schemas.documents.ranks import RanksDocument
@@ -63,6 +64,13 @@ def ranks(found: Ranks, con: Console) -> None:
         for r in found.ranks
     ]
     table("Ranks (ms per step; wait and transfer: in collectives)", columns, rows, con)
+    by_rank = ranks_tables.buckets(found)
+    table(
+        f"{by_rank.title} (exclusive ms)",
+        [Column(c.heading, numeric=c.numeric) for c in by_rank.cols],
+        [[c.text(v) for c, v in zip(by_rank.cols, r, strict=True)] for r in by_rank.rows],
+        con,
+    )
     if found.start_skew_ns and found.end_skew_ns:
         starts = _skew(found.start_skew_ns, found.start_skew_p50_bounds_ns)
         ends = _skew(found.end_skew_ns, found.end_skew_p50_bounds_ns)

@@ -171,6 +171,15 @@ class Bucket(_Part):
 Bounds = tuple[int, int]
 
 
+class RankBucket(_Part):
+    """One bucket of one rank; `idle` among them. Over all, exclusive time is the rank's walls."""
+
+    bucket: str
+    sum_ns: int
+    exclusive_ns: int
+    exclusive_ms_per_step: float
+
+
 class RankRow(_Part):
     """One rank: a process on a physical device, over its measured steps."""
 
@@ -189,6 +198,9 @@ class RankRow(_Part):
     wait_ms_per_step: float | None = None
     transfer_ms_per_step: float | None = None
     wait_bounds_ns: Bounds | None = Field(default=None, description="where clocks may err")
+    buckets: list[RankBucket] = Field(
+        default_factory=list, description="most time first, idle last"
+    )
     wait_bounds_ms_per_step: tuple[float, float] | None = None
     transfer_bounds_ms_per_step: tuple[float, float] | None = None
 

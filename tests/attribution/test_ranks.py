@@ -181,8 +181,17 @@ def test_one_rank_has_no_such_section(
 def test_two_processes_are_two_ranks(name: str, gpus: list[int]) -> None:
     with lanescope.attribute(trace_path(name)) as result:
         ranks, steps = result.document.ranks, result.steps[result.steps.measured]
+        kernels = result.kernels.merge(steps[["process", "device", "step"]])
     assert ranks is not None
     assert [r.device for r in ranks.ranks] == gpus
+    kernels["sum_ns"] = kernels.end_ns - kernels.start_ns
+    for rank, walls in zip(ranks.ranks, steps.groupby(["process", "device"]).wall_ns, strict=True):
+        assert walls[0] == (rank.process, rank.device)
+        assert sum(b.exclusive_ns for b in rank.buckets) == walls[1].sum()
+        assert rank.buckets[-1].bucket == "idle"
+        mine = kernels[(kernels.process == rank.process) & (kernels.device == rank.device)]
+        told = {b.bucket: b.sum_ns for b in rank.buckets[:-1]}
+        assert told == mine.groupby("bucket").sum_ns.sum().to_dict()
     spread = steps.groupby("step").start_ns.agg(lambda s: int(s.max() - s.min())).tolist()
     assert [s.start_skew_ns for s in ranks.steps] == spread
     slowest = steps.loc[steps.groupby("step").wall_ns.idxmax()].process

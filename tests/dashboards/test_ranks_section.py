@@ -30,7 +30,7 @@ def test_ranks_are_shown_as_they_are(
         if not table.rows:
             continue
         shown = page.evaluate(
-            f"[...document.querySelectorAll('#t-{table.id} tbody tr')]"
+            f"[...document.querySelectorAll('#t-{table.id} tr:has(td)')]"
             ".map(r => [...r.cells].map(c => c.dataset.v ?? c.innerText.trim()))"
         )
         assert shown == [["" if v is None else str(v) for v in row] for row in table.rows]
