@@ -19,6 +19,7 @@ VIEWS = {
     "step_buckets": "(verification step, device, bucket)",
     "buckets": "bucket over the measured steps",
     "phases": "(process, device, phase, part, range name)",
+    "ranks": "(process, device) of a trace with several: wall, slowest, wait, its buckets as JSON",
     "kernel_names": "kernel function over the measured steps",
     "api_calls": "kind of API call within the measured steps",
     "prefill": "prefill",

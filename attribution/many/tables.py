@@ -56,6 +56,7 @@ def write(document: doc.AttributionDocument, folder: Path) -> None:
     layers = document.misses.per_layer if document.misses else []
     lists: dict[str, tuple[type[BaseModel], Iterable[BaseModel]]] = {
         "buckets": (doc.Bucket, document.buckets),
+        "ranks": (doc.RankRow, document.ranks.ranks if document.ranks else []),
         "phases": (doc.PhaseRow, document.phases),
         "kernel_names": (doc.KernelName, document.kernels),
         "api_calls": (doc.ApiCall, launches),

@@ -29,8 +29,8 @@ def command(sql: str | None, dataset: Path, form: str | None, views: bool, plain
 
     SQL is DuckDB's, and reads only: `lanescope query "SELECT trace, exclusive_ms_per_step FROM
     buckets WHERE bucket = 'row_copy'"`. Views: attributions, failures, steps, step_buckets,
-    buckets, phases, kernel_names, api_calls, prefill, ranges, layer_misses, layer_steps, kernels,
-    warnings, abstained; each has the column trace. A view without any row's file is absent.
+    buckets, ranks, phases, kernel_names, api_calls, prefill, ranges, layer_misses, layer_steps,
+    kernels, warnings, abstained; each has the column trace. A view without files is absent.
     """
     from lanescope.attribution.many.query import VIEWS, query
     from lanescope.dashboards import query_text

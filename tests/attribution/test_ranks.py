@@ -96,6 +96,11 @@ def test_skew_and_waits_are_those_planted(
     ends[5] += SLOWER
     assert [s.end_skew_ns for s in ranks.steps] == ends
     first, second = ranks.ranks
+    assert doc.steps is not None
+    of_first, of_second = ({b.bucket: b.sum_ns for b in r.buckets} for r in (first, second))
+    assert sum(of_first.values()) == doc.steps.gpu_sum_ns.total
+    more = {b: ns - of_first[b] for b, ns in of_second.items()}
+    assert [ns for ns in more.values() if ns] == [SLOWER]
     assert (first.device, second.device) == (0, 1)
     assert (first.slowest, second.slowest) == (0, 1)  # elsewhere both are equally slow
     # every stand-in lasts longer than 500 ns, and shorter than 50 ms

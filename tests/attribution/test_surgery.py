@@ -311,6 +311,7 @@ def test_processes_that_share_all_ids_stay_apart(name: str, surgery: Surgery) ->
     doc = document(surgery(name, *statements))
     assert [p.model_dump() for p in doc.phases] == [p.model_dump() for p in whole.phases]
     assert doc.steps == whole.steps
+    assert doc.ranks == whole.ranks
 
 
 def test_launches_on_another_thread_than_their_range_belong_to_none(
