@@ -101,7 +101,9 @@ def test_a_killed_process_loses_nothing(fifty: Path, tmp_path: Path) -> None:
         os.kill(int(child.pid or 0), signal.SIGKILL)
         break
     states = [first.state, *(o.state for o in outcomes)]
-    assert states == ["done"] * 6
+    assert len(states) == 6
+    # kept: the process had finished the trace when it was killed, and not yet said so
+    assert set(states) <= {"done", "kept"}
     assert query(tmp_path / "d", "SELECT * FROM attributions").rows.num_rows == 6
 
 
