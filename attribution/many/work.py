@@ -19,7 +19,7 @@ from lanescope.schemas.errors import ExitCode, LanescopeError
 
 @dataclass(frozen=True)
 class Task:
-    """One trace, and what is asked of it."""
+    """One trace, and what is asked of it. seen: whether the path exists where it was named."""
 
     path: str
     dataset: str
@@ -27,6 +27,7 @@ class Task:
     window: str = ""
     use_cache: bool = True
     again: bool = False
+    seen: bool = True
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,14 @@ def run(task: Task) -> Outcome:
         text = " ".join(f"{type(exc).__name__}: {exc}".split())
         error = f"{task.path}: internal error: {text} (please report it)"
         return fail(task, error, int(ExitCode.INTERNAL))
+
+
+def unseen(tasks: list[Task]) -> list[str]:
+    """The paths among them that are there where they were named, and not where this runs."""
+    wanted = [Path(t.dataset) / dataset.MARKER for t in tasks[:1]]
+    wanted += [Path(t.path) for t in tasks if t.seen]
+    wanted += [Path(t.profile) for t in tasks[:1] if t.profile and Path(t.profile).is_absolute()]
+    return [str(path) for path in wanted if not path.exists()]
 
 
 def fail(task: Task, error: str, exit_code: int) -> Outcome:

@@ -8,7 +8,6 @@ the process. What has its name by then is whole.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -61,6 +60,8 @@ def _watch(heard: int, ours: list[signal.Signals], written: tuple[Path, ...]) ->
 
 
 def _end(number: signal.Signals, written: tuple[Path, ...]) -> None:
+    import multiprocessing
+
     from lanescope.attribution import rooms
 
     workers = multiprocessing.active_children()

@@ -14,7 +14,7 @@ from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode, UnusableInput, UsageError
 
 if TYPE_CHECKING:
-    from lanescope.attribution.many.work import Outcome
+    from lanescope.attribution.many.work import Outcome, Task
 
 DEFAULT = Path("lanescope-dataset")
 #: What a folder of traces is searched for.
@@ -81,14 +81,10 @@ def run(plan: Plan, out: Path | None, as_json: bool, plain: bool) -> int:
     was an error of ours). All other traces have theirs in each case.
     """
     from lanescope.attribution.many import dataset, engines
-    from lanescope.attribution.many.work import Task
 
     folder = out or DEFAULT
     dataset.open_dataset(folder)
-    tasks = [
-        Task(str(t), str(folder.absolute()), plan.profile, plan.window, plan.use_cache, plan.again)
-        for t in plan.traces
-    ]
+    tasks = [_task(trace, folder, plan) for trace in plan.traces]
     if plan.profile:
         from lanescope.attribution.rules.profile import load
 
@@ -105,7 +101,7 @@ def run(plan: Plan, out: Path | None, as_json: bool, plain: bool) -> int:
             say(
                 f"{len(outcomes)} of {len(tasks)} traces" + (f", {failed} failed" if failed else "")
             )
-    order = {str(t): i for i, t in enumerate(plan.traces)}
+    order = {task.path: i for i, task in enumerate(tasks)}
     outcomes.sort(key=lambda o: order[o.path])
     if as_json:
         click.echo(
@@ -114,6 +110,24 @@ def run(plan: Plan, out: Path | None, as_json: bool, plain: bool) -> int:
     else:
         _show(outcomes, folder, plain)
     return _code(outcomes, plan.require)
+
+
+def _task(trace: Path, folder: Path, plan: Plan) -> Task:
+    """What to do for one trace; paths are whole, as a worker elsewhere starts in another folder."""
+    from lanescope.attribution.many.work import Task
+
+    profile = plan.profile
+    if profile and Path(profile).is_file():
+        profile = str(Path(profile).absolute())
+    return Task(
+        path=str(trace.absolute()),
+        dataset=str(folder.absolute()),
+        profile=profile,
+        window=plan.window,
+        use_cache=plan.use_cache,
+        again=plan.again,
+        seen=trace.exists(),
+    )
 
 
 def _show(outcomes: list[Outcome], folder: Path, plain: bool) -> None:
