@@ -7,7 +7,6 @@ come in as variables or as registered tables, never by pasting text.
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from functools import cache
 from importlib.resources import files
@@ -16,55 +15,10 @@ from typing import Any
 
 import duckdb
 
-from lanescope.attribution import rooms
-from lanescope.schemas.errors import UsageError
+from lanescope.attribution import limits, rooms
+from lanescope.schemas.errors import UnusableInput, UsageError
 
-#: This share of what the machine (or its cgroup) has, and no more than this; the rest spills.
-_MEMORY_SHARE = 0.25
-_MEMORY_MOST = 1 << 30
-
-
-#: Names another limit: bytes, or a number with KB, MB, GB, KiB, MiB or GiB.
-MEMORY_VARIABLE = "LANESCOPE_MEMORY"
-_UNITS = {
-    "": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-}
-_LEAST = 64 << 20
-
-
-def memory_limit() -> int:
-    """Bytes DuckDB may use: `LANESCOPE_MEMORY`, or a quarter of what the machine or its cgroup has.
-
-    At most 1 GiB unless named. Raises `UsageError` for a value that is no size.
-    """
-    named = os.environ.get(MEMORY_VARIABLE)
-    if named:
-        return max(_LEAST, _bytes(named))
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(name).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return int(min(total * _MEMORY_SHARE, _MEMORY_MOST))
-
-
-def _bytes(text: str) -> int:
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    unit = _UNITS.get(found[2].lower()) if found else None
-    if found is None or unit is None:
-        raise UsageError(
-            f"{MEMORY_VARIABLE}: {text!r} is no size", "give bytes, or say 2GB, 512MiB"
-        )
-    return int(float(found[1]) * unit)
+_SPILL_FOLDER = "LANESCOPE_SPILL_DIR"
 
 
 def spill_folder(staged: Path) -> Path:
@@ -72,29 +26,52 @@ def spill_folder(staged: Path) -> Path:
 
     Otherwise beside the staged tables. To be removed with `rooms.remove`.
     """
-    root = os.environ.get("LANESCOPE_SPILL_DIR")
+    root = os.environ.get(_SPILL_FOLDER)
     if root:
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise UsageError(
-                f"LANESCOPE_SPILL_DIR: {root} cannot be made ({exc.strerror})", "name another"
+                f"{_SPILL_FOLDER}: {root} cannot be made ({exc.strerror})", "name another"
             ) from exc
-    return rooms.make(Path(root) if root else staged.parent, "spill")
+    place = Path(root) if root else staged.parent
+    try:
+        return rooms.make(place, "spill")
+    except OSError as exc:
+        raise UnusableInput(
+            f"{place}: cannot be written ({exc.strerror})",
+            f"set {_SPILL_FOLDER} to a folder with room",
+        ) from exc
 
 
 def temporary_places() -> list[Path]:
     """Where, beside the cache, there may be rooms."""
-    named = os.environ.get("LANESCOPE_SPILL_DIR")
+    named = os.environ.get(_SPILL_FOLDER)
     return [Path(tempfile.gettempdir()), *([Path(named)] if named else [])]
+
+
+def limit_reached(exc: BaseException) -> UnusableInput | None:
+    """What DuckDB's error says of memory or disk, with the remedy; None if it is about neither."""
+    text = " ".join(str(exc).split())
+    more = f"set {limits.MEMORY_VARIABLE} to more"
+    folder = f"set {_SPILL_FOLDER} to a folder with more room, or {more}"
+    if isinstance(exc, duckdb.OutOfMemoryException):
+        if "max_temp_directory_size" in text:
+            return UnusableInput("what does not fit into memory fills the spill folder", folder)
+        held = f"{limits.memory_limit() >> 20} MiB"
+        return UnusableInput(f"out of memory: the work may hold {held}, which is too little", more)
+    if isinstance(exc, duckdb.IOException) and "No space left" in text:
+        return UnusableInput(f"no space left to spill to ({text[:200]})", folder)
+    return None
 
 
 def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     """A connection in memory that spills to `spill` and reads nothing from the network."""
     con = duckdb.connect(
         config={
-            "memory_limit": f"{memory_limit() >> 20}MiB",
+            "memory_limit": f"{limits.memory_limit() >> 20}MiB",
             "temp_directory": str(spill),
+            "max_temp_directory_size": f"{limits.spill_limit(spill) >> 10}KiB",
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
         }
@@ -109,7 +86,7 @@ _MEMORY_ASIDE = 192 << 20
 
 def step_aside(con: duckdb.DuckDBPyConnection) -> None:
     """Have DuckDB move most of its tables to the spill folder: NumPy needs the memory next."""
-    least = min(_MEMORY_ASIDE, memory_limit())
+    least = min(_MEMORY_ASIDE, limits.memory_limit())
     con.execute(f"SET memory_limit = '{least >> 20}MiB'")
 
 

@@ -144,8 +144,8 @@ def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], Non
     except OSError as exc:
         if exc.errno == 28:  # ENOSPC
             raise UnusableInput(
-                f"{src.path}: no space left in {work.parent} for the staged tables",
-                "set LANESCOPE_CACHE_DIR to a folder with more room",
+                f"{src.path}: no space left in {work.parent.parent} for the staged tables",
+                "set LANESCOPE_CACHE_DIR (TMPDIR without a cache) to a folder with more room",
             ) from exc
         raise
     finally:

@@ -192,8 +192,8 @@ def unpack(source: Source, target: Path) -> None:
         target.unlink(missing_ok=True)
         if exc.errno == 28:  # ENOSPC
             raise UnusableInput(
-                f"{source.path}: no space left in {target.parent} to unpack it",
-                "set LANESCOPE_CACHE_DIR to a folder with more room",
+                f"{source.path}: no space left in {target.parent.parent.parent} to unpack it",
+                "set LANESCOPE_CACHE_DIR (TMPDIR without a cache) to a folder with more room",
             ) from exc
         raise _damaged(source.path, source.packing, exc) from exc
     except _unpack_errors(source.packing) as exc:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from lanescope.attribution import engine
+from lanescope.attribution import limits
 from lanescope.attribution.many import pool, work
 from lanescope.attribution.many.work import Outcome, Task
 from lanescope.schemas.errors import ExitCode, UnusableInput, UsageError
@@ -25,7 +25,7 @@ def in_processes(tasks: Iterable[Task], jobs: int, idle: bool = False) -> Iterat
 
     idle: only with time that nobody else on the machine wants.
     """
-    memory, lost = engine.memory_limit() // jobs, list[Task]()
+    memory, lost = limits.memory_limit() // jobs, list[Task]()
     for task, outcome in pool.run(work.run, tasks, jobs, memory, idle):
         if outcome is None:
             lost.append(task)

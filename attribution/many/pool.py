@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
 
-from lanescope.attribution import engine
+from lanescope.attribution import limits
 from lanescope.attribution.many.work import Outcome, Task
 
 Work = Callable[[Task], Outcome]
@@ -97,7 +97,7 @@ def _masked() -> Iterator[None]:
 def _serve(pipe: connection.Connection, work: Work, memory: int, idle: bool) -> None:
     """What a worker does, from its start to the end of its parent."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ[engine.MEMORY_VARIABLE] = str(memory)
+    os.environ[limits.MEMORY_VARIABLE] = str(memory)
     if idle:
         _step_back()
     while True:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lanescope.attribution import engine
 from lanescope.attribution.attribute import Attribution, attribute
 from lanescope.attribution.beside import beside
 from lanescope.attribution.ingest import open_trace
@@ -52,6 +53,8 @@ def run(task: Task) -> Outcome:
     except MemoryError:
         return fail(task, f"{task.path}: out of memory (use fewer --jobs)", int(ExitCode.INTERNAL))
     except Exception as exc:  # noqa: BLE001 - a fault of ours in one trace: the others go on
+        if (limit := engine.limit_reached(exc)) is not None:
+            return fail(task, f"{task.path}: {limit}", int(limit.exit_code))
         text = " ".join(f"{type(exc).__name__}: {exc}".split())
         error = f"{task.path}: internal error: {text} (please report it)"
         return fail(task, error, int(ExitCode.INTERNAL))

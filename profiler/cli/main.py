@@ -144,6 +144,9 @@ def main(argv: list[str] | None = None) -> Any:
     except Exception as exc:  # noqa: BLE001 - the last line of defence: it names the fault and exits 4
         if _debugging(args):
             traceback.print_exc()
+        if (limit := _limit_reached(exc)) is not None:
+            print(f"lanescope: {limit}", file=sys.stderr)
+            sys.exit(limit.exit_code)
         text = " ".join(f"{type(exc).__name__}: {exc}".split())
         print(
             f"lanescope: internal error: {text} (please report it, with the output of --debug)",
@@ -151,6 +154,15 @@ def main(argv: list[str] | None = None) -> Any:
         )
         sys.exit(ExitCode.INTERNAL)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _limit_reached(exc: Exception) -> LanescopeError | None:
+    """What an error of DuckDB says of memory or disk."""
+    if "duckdb" not in sys.modules:
+        return None
+    from lanescope.attribution import engine
+
+    return engine.limit_reached(exc)
 
 
 def _verb(exc: click.UsageError) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.attribution.many.conftest import contents
 
-_PATIENCE_S = 60
+_PATIENCE_S = 300
 TRACES = [f"t{i:02}.sqlite" for i in range(6)]
 
 
