@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,8 @@ class Analysis:
     measured: list[bool]
     window: str
     spill: Path = field(repr=False)
+    #: `frames.steps_table`, once somebody has asked for it
+    steps_out: pa.Table | None = field(default=None, repr=False)
 
     def close(self) -> None:
         """Free the connection, its spill folder, and a folder staged for this call alone."""
@@ -124,6 +127,8 @@ def analyse(
             phased.assignment.segments, window, host.ranges, int(origin[0] or 0)
         )
         steps = step_host(phased.assignment, host)
+        # finding phases is done: what only that read makes room
+        host = replace(host, work={name: host.work[name] for name in ("kernels", "gpu_ns")})
         _register(con, staged, host, phased, flags, functions, chosen)
         say("summing up kernels")
         for module in MODULES:
@@ -385,7 +390,7 @@ def attribute(
     Raises the errors of `analyse`.
     """
     from lanescope.attribution import ranks
-    from lanescope.attribution.copies.results import read
+    from lanescope.attribution.copies.results import prepare
     from lanescope.attribution.results import document
 
     if not isinstance(path, Staged) and is_summary(Path(path)):
@@ -402,10 +407,13 @@ def attribute(
     try:
         if ahead is not None:
             ahead(analysis)
-        doc = document(analysis)
-        ranks.add(analysis, doc)
         say("reading the row copies")
-        copies = read(analysis)
+        work_out = prepare(analysis)
+        with ThreadPoolExecutor(1) as pool:  # NumPy here, DuckDB there
+            found = pool.submit(work_out)
+            doc = document(analysis)
+            ranks.add(analysis, doc)
+            copies = found.result()
         doc.misses, doc.link, doc.model = copies.misses, copies.link, copies.model
         doc.warnings += copies.warnings
         doc.abstained += copies.abstained

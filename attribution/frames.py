@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+
+from lanescope.attribution.ingest.ids import Ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,6 +17,13 @@ if TYPE_CHECKING:
 
 
 def steps_table(analysis: Analysis) -> pa.Table:
+    """The table of steps, see `_steps_table`; made once an analysis."""
+    if analysis.steps_out is None:
+        analysis.steps_out = _steps_table(analysis)
+    return analysis.steps_out
+
+
+def _steps_table(analysis: Analysis) -> pa.Table:
     """One row a (verification step, device): columns of steps.sql, process as OS pid, and
 
     period_ns     first kernel start to that of the next step on the device; NULL before a prefill
@@ -25,8 +35,9 @@ def steps_table(analysis: Analysis) -> pa.Table:
         " ORDER BY s.process, s.step, s.device"
     ).to_arrow_table()
     host = analysis.steps
-    order = {int(s): i for i, s in enumerate(host.segment)}
-    rows = np.array([order[s] for s in table.column("segment").to_pylist()], dtype=np.int64)
+    order = np.argsort(host.segment, kind="stable")
+    segment = table.column("segment").to_numpy()
+    rows = order[np.searchsorted(host.segment[order], segment)]
     table = table.set_column(table.column_names.index("process"), "process", table.column("pid"))
     table = table.drop_columns(["pid"])
     extra = {
@@ -37,26 +48,25 @@ def steps_table(analysis: Analysis) -> pa.Table:
     }
     for name, values in extra.items():
         table = table.append_column(name, pa.array(values[rows]))
-    return table.append_column("period_ns", pa.array(_periods(analysis, table)))
+    period, known = _periods(analysis, table, rows)
+    return table.append_column("period_ns", pa.array(period, mask=~known))
 
 
-def _periods(analysis: Analysis, table: pa.Table) -> list[int | None]:
-    """Start to start on the device, where the host's cycle runs straight into the next step."""
+def _periods(analysis: Analysis, table: pa.Table, rows: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Start to start on the device, and where the host's cycle runs straight into the next step.
+
+    rows: where each row of `table` (in order of process and step) lies in `analysis.steps`.
+    """
     host = analysis.steps
-    starts = set(host.start_ns.tolist())
-    runs_on = {
-        int(s): int(stop) in starts for s, stop in zip(host.segment, host.stop_ns, strict=True)
-    }
-    columns = [table.column(n).to_pylist() for n in ("process", "device", "segment", "start_ns")]
-    rows = list(zip(*columns, strict=True))
-    following: dict[tuple[int, int], int] = {}
-    out: list[int | None] = [None] * len(rows)
-    for i in range(len(rows) - 1, -1, -1):
-        process, device, segment, start = rows[i]
-        if runs_on[segment] and (process, device) in following:
-            out[i] = following[process, device] - start
-        following[process, device] = start
-    return out
+    runs_on = np.isin(host.stop_ns, host.start_ns)[rows]
+    process, device, start = (table.column(n).to_numpy() for n in ("process", "device", "start_ns"))
+    period, known = np.zeros(len(start), dtype=np.int64), np.zeros(len(start), dtype=bool)
+    places = np.lexsort((np.arange(len(start)), device, process))
+    here, following = places[:-1], places[1:]
+    same = (process[here] == process[following]) & (device[here] == device[following])
+    period[here] = start[following] - start[here]
+    known[here] = same & runs_on[here]
+    return period, known
 
 
 def steps_frame(analysis: Analysis) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lanescope.attribution import kernels_out
@@ -51,25 +52,33 @@ class Writing:
 
     def finish(self, result: Attribution, pages: Callable[[Path], None]) -> None:
         """Write the rest; `pages` adds what views make of the result."""
-        timeline = result.document.summary is None  # a kernel summary has no row a kernel
-        if timeline and self._kernels is None:
+        text = result.document.model_dump_json(indent=1, by_alias=True)
+        (self._work / DOCUMENT).write_text(text + "\n", encoding="utf-8")
+        if result.document.summary is not None:  # no timeline: nothing a step or a kernel
+            pages(self._work)
+            return
+        if self._kernels is None:
             self.begin(result.analysis)
-        _write_tables(result, self._work)
+        written = [
+            self._pool.submit(pq.write_table, table, self._work / name, compression="zstd")
+            for name, table in _tables(result).items()
+        ]
         pages(self._work)
-        if self._kernels is not None:
-            self._kernels.result()
+        for future in (self._kernels, *written):
+            if future is not None:
+                future.result()
 
 
-def _write_tables(result: Attribution, folder: Path) -> None:
-    text = result.document.model_dump_json(indent=1, by_alias=True)
-    (folder / DOCUMENT).write_text(text + "\n", encoding="utf-8")
-    if result.document.summary is not None:  # no timeline: nothing a step or a kernel
-        return
-    pq.write_table(steps_table(result.analysis), folder / STEPS, compression="zstd")
-    con = result.analysis.con
-    con.sql(
+def _tables(result: Attribution) -> dict[str, pa.Table]:
+    """The tables of a step, a (step, bucket) and a layer-step, by file name."""
+    step_buckets = result.analysis.con.sql(
         "SELECT p.pid AS process, b.* EXCLUDE (process) FROM step_buckets AS b"
         " JOIN process_ids AS p USING (process) ORDER BY ALL"
-    ).write_parquet(str(folder / STEP_BUCKETS), compression="zstd")
+    )
+    tables = {
+        STEPS: steps_table(result.analysis),
+        STEP_BUCKETS: step_buckets.to_arrow_table(),
+    }
     if result.layer_steps is not None:
-        result.layer_steps.to_parquet(folder / LAYER_STEPS, compression="zstd", index=False)
+        tables[LAYER_STEPS] = pa.Table.from_pandas(result.layer_steps, preserve_index=False)
+    return tables

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lanescope._version import __version__
 from lanescope.attribution import host as host_side
 from lanescope.attribution import notices
 from lanescope.attribution.attribute import GRAPH_BLOCKS, Analysis, measured_array
 from lanescope.attribution.frames import steps_table
+from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.phases.ranges import held
 from lanescope.attribution.rules.profile import profile_hash
 from lanescope.schemas.documents.attribution import (
@@ -39,9 +43,9 @@ _MOST_RANGES = 100
 
 def document(analysis: Analysis) -> AttributionDocument:
     """Build the document of an analysis."""
-    table = steps_table(analysis)
-    rows = table.to_pylist()
-    steps = _steps(analysis, rows)
+    rows = steps_table(analysis)
+    measured = rows.filter(rows["measured"])
+    steps = _steps(analysis, rows, measured)
     doc = AttributionDocument(
         lanescope_version=__version__,
         profile=analysis.profile.name,
@@ -50,9 +54,9 @@ def document(analysis: Analysis) -> AttributionDocument:
         coverage=_coverage(analysis),
         phases=_phases(analysis),
         steps=steps,
-        buckets=_buckets(analysis, rows) if steps else [],
-        kernels=_kernels(analysis, rows) if steps else [],
-        launches=_launches(analysis, rows, steps) if steps else None,
+        buckets=_buckets(analysis, measured) if steps else [],
+        kernels=_kernels(analysis, measured.num_rows) if steps else [],
+        launches=_launches(analysis, measured, steps) if steps else None,
         prefill=_prefill(analysis),
         ranges=_ranges(analysis),
         warnings=[],
@@ -65,15 +69,13 @@ def document(analysis: Analysis) -> AttributionDocument:
 # -- trace and coverage --------------------------------------------------------------------
 
 
-def _trace(analysis: Analysis, steps: list[dict[str, object]]) -> Trace:
+def _trace(analysis: Analysis, steps: pa.Table) -> Trace:
     info = analysis.staged.info
     span = analysis.rows("SELECT min(start_ns) AS a, max(end_ns) AS b FROM facts")[0]
     devices = analysis.rows(
         "SELECT DISTINCT process, device FROM facts JOIN segments USING (segment) ORDER BY ALL"
     )
-    counts: dict[object, set[object]] = {}
-    for row in steps:
-        counts.setdefault(row["process"], set()).add(row["step"])
+    counts = Counter(process for process, _ in _distinct_steps(steps))
     return Trace(
         path=str(analysis.staged.source.path),
         sha256=info.sha256,
@@ -96,7 +98,7 @@ def _trace(analysis: Analysis, steps: list[dict[str, object]]) -> Trace:
                 process=p["pid"],
                 name=p["name"],
                 devices=[d["device"] for d in devices if d["process"] == p["process"]],
-                steps=len(counts.get(p["pid"], ())),
+                steps=counts[p["pid"]],
             )
             for p in info.processes
         ],
@@ -154,72 +156,82 @@ def _phases(analysis: Analysis) -> list[PhaseRow]:
 # -- steps and buckets -----------------------------------------------------------------------
 
 
-def nearest_rank(values: Sequence[int], share: float) -> int:
-    """The smallest value that at least `share` of the values do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+def nearest_rank(ordered: Ints, share: float) -> int:
+    """The smallest of some ordered values that at least `share` of them do not exceed."""
+    return int(ordered[max(0, math.ceil(share * len(ordered)) - 1)])
 
 
-def ms_spread(values: Sequence[int]) -> Spread:
+def ms_spread(values: Sequence[int] | Ints) -> Spread:
     """Nanoseconds as a spread in milliseconds."""
+    ordered = np.sort(np.asarray(values, dtype=np.int64))
     return Spread(
-        mean=sum(values) / len(values) / 1e6,
-        p50=nearest_rank(values, 0.50) / 1e6,
-        p95=nearest_rank(values, 0.95) / 1e6,
-        min=min(values) / 1e6,
-        max=max(values) / 1e6,
+        mean=int(ordered.sum()) / len(ordered) / 1e6,
+        p50=nearest_rank(ordered, 0.50) / 1e6,
+        p95=nearest_rank(ordered, 0.95) / 1e6,
+        min=int(ordered[0]) / 1e6,
+        max=int(ordered[-1]) / 1e6,
     )
 
 
-def int_spread(values: Sequence[int]) -> IntSpread:
+def int_spread(values: Sequence[int] | Ints) -> IntSpread:
     """Integers as a spread; the mean alone has decimals."""
+    ordered = np.sort(np.asarray(values, dtype=np.int64))
     return IntSpread(
-        total=sum(values),
-        mean=sum(values) / len(values),
-        p50=nearest_rank(values, 0.50),
-        p95=nearest_rank(values, 0.95),
-        min=min(values),
-        max=max(values),
+        total=int(ordered.sum()),
+        mean=int(ordered.sum()) / len(ordered),
+        p50=nearest_rank(ordered, 0.50),
+        p95=nearest_rank(ordered, 0.95),
+        min=int(ordered[0]),
+        max=int(ordered[-1]),
     )
 
 
-def _steps(analysis: Analysis, rows: list[dict[str, object]]) -> Steps | None:
-    measured = [r for r in rows if r["measured"]]
-    if not measured:
+def _ints(table: pa.Table, column: str) -> Ints:
+    """A column without NULLs."""
+    values: Ints = table[column].to_numpy().astype(np.int64, copy=False)
+    return values
+
+
+def _distinct_steps(rows: pa.Table) -> list[tuple[int, int]]:
+    """The (process, step) of some rows of the table of steps, each once."""
+    pairs = np.unique(np.stack([_ints(rows, "process"), _ints(rows, "step")]), axis=1)
+    return list(zip(*pairs.tolist(), strict=True))
+
+
+def _steps(analysis: Analysis, rows: pa.Table, measured: pa.Table) -> Steps | None:
+    if not measured.num_rows:
         return None
-    periods = [r["period_ns"] for r in measured if r["period_ns"] is not None]
+    periods = measured["period_ns"].drop_null().to_numpy()
     ints = {
-        name: int_spread([int(r[name]) for r in measured])  # type: ignore[call-overload]
+        name: int_spread(_ints(measured, name))
         for name in ("gpu_busy_ns", "gpu_sum_ns", "idle_ns", "kernels")
     }
     return Steps(
-        count=len({(r["process"], r["step"]) for r in rows}),
-        measured=len({(r["process"], r["step"]) for r in measured}),
-        warmup=len({(r["process"], r["step"]) for r in rows if r["warmup"]}),
-        basis=", ".join(sorted({str(r["evidence"]) for r in rows})),
+        count=len(_distinct_steps(rows)),
+        measured=len(_distinct_steps(measured)),
+        warmup=len(_distinct_steps(rows.filter(rows["warmup"]))),
+        basis=", ".join(sorted(rows["evidence"].unique().to_pylist())),
         window=analysis.window,
-        devices=len({r["device"] for r in measured}),
-        wall_ms=ms_spread([int(r["wall_ns"]) for r in measured]),  # type: ignore[call-overload]
-        period_ms=ms_spread([int(p) for p in periods]) if periods else None,  # type: ignore[call-overload]
+        devices=len(measured["device"].unique()),
+        wall_ms=ms_spread(_ints(measured, "wall_ns")),
+        period_ms=ms_spread(periods) if len(periods) else None,
         **ints,
     )
 
 
-def _buckets(analysis: Analysis, steps: list[dict[str, object]]) -> list[Bucket]:
-    n = sum(1 for r in steps if r["measured"])
-    wall = sum(int(r["wall_ns"]) for r in steps if r["measured"])  # type: ignore[call-overload]
+def _buckets(analysis: Analysis, measured: pa.Table) -> list[Bucket]:
+    n, wall = measured.num_rows, int(_ints(measured, "wall_ns").sum())
     rows = analysis.rows("SELECT * FROM buckets_table")
     whole = sum(r["sum_ns"] for r in rows) or 1
-    exclusive: dict[str, list[int]] = {}
-    for r in analysis.rows("SELECT bucket, exclusive_ns FROM step_buckets WHERE measured"):
-        exclusive.setdefault(r["bucket"], []).append(r["exclusive_ns"])
+    exclusive = _exclusive(analysis)
     names: dict[str, list[str]] = {}
     for r in analysis.rows("SELECT bucket, name FROM names_table ORDER BY sum_ns DESC, name"):
         names.setdefault(r["bucket"], []).append(r["name"])
     out = []
     for r in rows:
-        per_step = exclusive[r["bucket"]]
-        per_step = per_step + [0] * (n - len(per_step))  # steps without this bucket
+        some = exclusive[r["bucket"]]
+        # steps without this bucket
+        per_step = np.sort(np.append(some, np.zeros(n - len(some), dtype=np.int64)))
         out.append(
             Bucket(
                 bucket=r["bucket"],
@@ -244,8 +256,20 @@ def _buckets(analysis: Analysis, steps: list[dict[str, object]]) -> list[Bucket]
     return out
 
 
-def _kernels(analysis: Analysis, steps: list[dict[str, object]]) -> list[KernelName]:
-    n = sum(1 for r in steps if r["measured"])
+def _exclusive(analysis: Analysis) -> dict[str, Ints]:
+    """Exclusive time of every measured step that has the bucket, by bucket [ns]."""
+    table = analysis.con.sql(
+        "SELECT bucket, exclusive_ns FROM step_buckets WHERE measured"
+    ).to_arrow_table()
+    bucket = table["bucket"].combine_chunks().dictionary_encode()
+    place, ns = bucket.indices.to_numpy(), _ints(table, "exclusive_ns")
+    order = np.argsort(place, kind="stable")
+    sizes = np.bincount(place, minlength=len(bucket.dictionary))
+    parts = np.split(ns[order], np.cumsum(sizes)[:-1])
+    return dict(zip(bucket.dictionary.to_pylist(), parts, strict=True))
+
+
+def _kernels(analysis: Analysis, n: int) -> list[KernelName]:
     return [
         KernelName(
             bucket=r["bucket"],
@@ -262,9 +286,7 @@ def _kernels(analysis: Analysis, steps: list[dict[str, object]]) -> list[KernelN
 # -- host --------------------------------------------------------------------------------------
 
 
-def _launches(
-    analysis: Analysis, rows: list[dict[str, object]], steps: Steps | None
-) -> LaunchAccount | None:
+def _launches(analysis: Analysis, measured: pa.Table, steps: Steps | None) -> LaunchAccount | None:
     if analysis.staged.info.rows.get("api", 0) == 0 or steps is None:
         return None
     flags = measured_array(analysis)
@@ -272,9 +294,9 @@ def _launches(
     if n == 0:
         return None
     graph_launches = int(host.graph_launches[flags].sum())
-    replayed = sum(int(r["replayed"]) for r in rows if r["measured"])  # type: ignore[call-overload]
+    replayed = int(_ints(measured, "replayed").sum())
     kernels = steps.kernels.total
-    cycle = _cycle_shares(analysis, rows, flags)
+    cycle = _cycle_shares(analysis, measured)
     verdict, words = ("unknown", "no two steps run straight into one another")
     if cycle is not None:
         verdict, words = host_side.verdict(*cycle)
@@ -295,24 +317,19 @@ def _launches(
 
 
 def _cycle_shares(
-    analysis: Analysis, rows: list[dict[str, object]], flags: np.ndarray
+    analysis: Analysis, measured: pa.Table
 ) -> tuple[float, float, float, float] | None:
     """Kernels' span and union by the period; waits and launches by the host's cycle."""
     host = analysis.steps
-    at = {int(s): i for i, s in enumerate(host.segment)}
-    period = span = busy = cycle = wait = launch = 0
-    for r in rows:
-        if not r["measured"] or r["period_ns"] is None:
-            continue
-        i = at[int(r["segment"])]  # type: ignore[call-overload]
-        period += int(r["period_ns"])  # type: ignore[call-overload]
-        span += int(r["wall_ns"])  # type: ignore[call-overload]
-        busy += int(r["gpu_busy_ns"])  # type: ignore[call-overload]
-        cycle += int(host.stop_ns[i] - host.start_ns[i])
-        wait += int(host.wait_ns[i])
-        launch += int(host.launch_ns[i])
-    if not period or not cycle or not flags.any():
+    running = measured.filter(pc.is_valid(measured["period_ns"]))
+    order = np.argsort(host.segment, kind="stable")
+    at = order[np.searchsorted(host.segment[order], _ints(running, "segment"))]
+    period = int(_ints(running, "period_ns").sum())
+    cycle = int((host.stop_ns[at] - host.start_ns[at]).sum())
+    if not period or not cycle:
         return None
+    span, busy = (int(_ints(running, name).sum()) for name in ("wall_ns", "gpu_busy_ns"))
+    wait, launch = int(host.wait_ns[at].sum()), int(host.launch_ns[at].sum())
     return span / period, busy / period, wait / cycle, launch / cycle
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,13 +58,22 @@ class CopiesResult:
     abstained: list[Abstention] = field(default_factory=list)
 
 
-def read(analysis: Analysis) -> CopiesResult:
-    """The row copies of an analysed trace: misses, link, cost model, or why they are withheld."""
+def prepare(analysis: Analysis) -> Callable[[], CopiesResult]:
+    """Load the row copies of an analysed trace; what is returned works them out.
+
+    That needs DuckDB no more, so another thread may do it.
+    """
     engine.step_aside(analysis.con)
     tables = load(analysis)
     if tables is None or tables.launches.empty:
-        return CopiesResult(abstained=[CopyAbstained.MISSES.because(_no_copies(analysis, tables))])
-    return summarize(tables, stated_by(analysis), steps_frame(analysis))
+        why = _no_copies(analysis, tables)
+        return lambda: CopiesResult(abstained=[CopyAbstained.MISSES.because(why)])
+    return partial(summarize, tables, stated_by(analysis), steps_frame(analysis))
+
+
+def read(analysis: Analysis) -> CopiesResult:
+    """The row copies of an analysed trace: misses, link, cost model, or why they are withheld."""
+    return prepare(analysis)()
 
 
 def _no_copies(analysis: Analysis, tables: CopyTables | None) -> str:

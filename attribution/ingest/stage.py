@@ -121,7 +121,10 @@ def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], No
         launches = _stage_api(reader, specs["api"], folder, info, processes)
         devices = device_map(reader.table(specs["gpus"]), reader.table(specs["cuda_devices"]))
         say("reading kernels")
-        used = _stage_kernels(reader, kernels, folder, info, processes, launches, devices)
+        with ThreadPoolExecutor(1) as pool:  # the tables that come next
+            read = pool.submit(lambda: [reader.table(specs[n]) for n in _AFTER_KERNELS])
+            used = _stage_kernels(reader, kernels, folder, info, processes, launches, devices)
+            read.result()
     _stage_ops(reader, folder, info, processes, launches, devices)
     say("reading ranges and graph nodes")
     _stage_ranges(reader, folder, info, strings, processes)
@@ -494,6 +497,8 @@ class _Sweep:
         return out
 
 
+#: Tables that are read after the kernels.
+_AFTER_KERNELS = ("memcpy", "memset", "graph_runs", "ranges", "graph_nodes")
 _OP_COLUMNS = ("bytes", "copy_kind", "src_kind", "dst_kind", "graph_node", "graph_exec")
 
 
@@ -516,7 +521,7 @@ def _stage_ops(
         device = _physical(process, _ints(table, "device_id", 0), processes, devices)
         keep = (end >= start) & ((start > 0) | (end > 0))
         columns = {
-            "kind": pa.array([name.removesuffix("_runs")] * table.num_rows, pa.string()),
+            "kind": pa.repeat(name.removesuffix("_runs"), table.num_rows),
             "process": pa.array(process.astype(np.int32)),
             "device": pa.array(device.astype(np.int32)),
             "stream": pa.array(_ints(table, "stream_id", -1)),
