@@ -73,28 +73,54 @@ def groups(copies: pd.DataFrame, memory: pd.DataFrame, busy: Floats, stated: Sta
     copies = copies.reset_index(drop=True)
     shared = traffic.link_share(copies, memory)
     reference = traffic.plain_copy_rate(memory)
-    out = []
+    cuts = []
     for (process, device), places in traffic.places(copies, ["process", "device"]):
         some = copies if isinstance(places, slice) else copies.iloc[places]
-        order = some if _in_order(some) else some.sort_values(["step", "start_ns"], kind="stable")
-        learnt = structure.learn(
-            order, len(stated.tensors) if stated.tensors else None, stated.layers
-        )
-        steps = structure.assemble(order, learnt)
-        if not len(steps.ns):
-            continue
-        at = order.index.to_numpy()[steps.rows]
-        log_ns = np.where(steps.ns > 0, steps.ns, np.nan)
-        seen = counts.Observed(
-            np.log(np.maximum(log_ns, 1.0, out=log_ns), out=log_ns),
-            shared[at],
-            busy[at],
-            pd.factorize(steps.frame["layer"])[0],
-        )
-        group = _group(int(process), int(device), steps, seen, order, stated, reference)
-        if group is not None:
-            out.append(group)
-    return out
+        cut = _cut(int(process), int(device), some, shared, busy, stated)
+        if cut is not None:
+            cuts.append(cut)
+        del some
+    del copies, shared, busy  # the largest tables of all: what follows needs the room
+    found = (_group(cut, stated, reference) for cut in cuts)
+    return [group for group in found if group is not None]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The layer-steps of one process and device, and what else their copies tell."""
+
+    process: int
+    device: int
+    steps: structure.LayerSteps
+    seen: counts.Observed
+    grids: list[list[int]]
+    #: routed rows, what told them, and what contradicts them
+    routed: tuple[int | None, str, list[str]]
+
+
+def _cut(
+    process: int,
+    device: int,
+    some: pd.DataFrame,
+    shared: Floats,
+    busy: Floats,
+    stated: Stated,
+) -> _Cut | None:
+    order = some if _in_order(some) else some.sort_values(["step", "start_ns"], kind="stable")
+    learnt = structure.learn(order, len(stated.tensors) if stated.tensors else None, stated.layers)
+    steps = structure.assemble(order, learnt)
+    if not len(steps.ns):
+        return None
+    at = order.index.to_numpy()[steps.rows]
+    log_ns = np.where(steps.ns > 0, steps.ns, np.nan)
+    seen = counts.Observed(
+        np.log(np.maximum(log_ns, 1.0, out=log_ns), out=log_ns),
+        shared[at],
+        busy[at],
+        pd.factorize(steps.frame["layer"])[0],
+    )
+    grids, routed = _grids(order, steps), _routed(order, stated)
+    return _Cut(process, device, replace(steps, rows=steps.rows[:0]), seen, grids, routed)
 
 
 def _in_order(some: pd.DataFrame) -> bool:
@@ -104,17 +130,10 @@ def _in_order(some: pd.DataFrame) -> bool:
     return bool(later.all())
 
 
-def _group(
-    process: int,
-    device: int,
-    steps: structure.LayerSteps,
-    seen: counts.Observed,
-    order: pd.DataFrame,
-    stated: Stated,
-    reference: tuple[float, str] | None,
-) -> Group | None:
+def _group(cut: _Cut, stated: Stated, reference: tuple[float, str] | None) -> Group | None:
+    steps, seen = cut.steps, cut.seen
     names = tensor_names(stated, steps.ns.shape[1])
-    routed, basis, warnings = _routed(order, stated)
+    routed, basis, warnings = cut.routed
     row_bytes = None
     if stated.row_bytes and all(n in stated.row_bytes for n in names):
         row_bytes = tuple(stated.row_bytes[n] for n in names)
@@ -134,8 +153,8 @@ def _group(
     size = max(1, len({x for x in best.labels if x > 0}) * steps.ns.shape[1])
     strange = -best.score / size > STRANGE
     return Group(
-        process,
-        device,
+        cut.process,
+        cut.device,
         steps,
         named,
         chain,
@@ -143,7 +162,7 @@ def _group(
         means,
         facts,
         basis,
-        _grids(order, steps),
+        cut.grids,
         strange,
         [*steps.structure.contradictions, *warnings],
     )

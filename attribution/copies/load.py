@@ -39,6 +39,16 @@ class CopyTables:
     busy: Floats
     elsewhere: dict[str, int]
 
+    def take_launches(self) -> pd.DataFrame:
+        """Hand the launches over, so that they can be freed when they have been read."""
+        launches, self.launches = self.launches, pd.DataFrame()
+        return launches
+
+    def take_busy(self) -> Floats:
+        """Hand the shares over."""
+        busy, self.busy = self.busy, np.zeros(0)
+        return busy
+
 
 def stated(analysis: Analysis) -> Stated:
     """What the profile says of the row copies."""

@@ -89,8 +89,7 @@ def summarize(tables: CopyTables, stated: Stated, steps: pd.DataFrame) -> Copies
     Everything that cannot be told is left out and named in `abstained`.
     """
     out = CopiesResult()
-    found = groups(tables.launches, tables.memory, tables.busy, stated)
-    tables.launches = tables.launches.iloc[:0]  # the largest table of all has been read
+    found = groups(tables.take_launches(), tables.memory, tables.take_busy(), stated)
     found = [g for g in found if _picked(g).any()]
     if not found:
         why = "the durations of the row copies fit no believable levels"

@@ -26,7 +26,8 @@ MIN_PASSES = 3
 #: Fewer launches a pass than this are no number of layers, nor are more than that.
 MIN_LAYERS, MAX_LAYERS = 5, 256
 #: Bits by which the best reading must lead its rivals: in prefill passes and layers, in passes
-#: (and twice that where there would be nearly as many prefill passes, which is mostly chance).
+#: (and twice that where there would be nearly as many prefill passes, which is mostly chance, or
+#: where the passes are a number of layers times the rival's).
 _LEAD, _LEAD_OF_PASSES = 1.0, 9.5
 #: Of the rows (and of their distinct counts) this share must have a factor in common with it.
 _EXPLAINED = 0.5
@@ -250,14 +251,16 @@ def _rivalled(best: _Reading, readings: list[_Reading], rows: Counter[int]) -> U
             f"{best.decode} divides most counts, but no kernel ran exactly that often: a pass may "
             "be a part or a multiple of it"
         )
-    rivals = [r for r in readings if r.decode != best.decode]
-    if not rivals:
-        return None
-    needed = _LEAD_OF_PASSES * (2 if 2 * best.prefill > best.decode else 1)
-    if rivals[0].bits - best.bits < needed:
-        return Unclear(
-            f"the counts fit {best.decode} passes and {rivals[0].decode} about equally well"
-        )
+    many = 2 * best.prefill > best.decode
+    for rival in readings:
+        # kernels of a layer run as often as once in as many passes
+        layers, rest = divmod(best.decode, rival.decode)
+        a_layer = rest == 0 and MIN_LAYERS <= layers <= MAX_LAYERS
+        needed = _LEAD_OF_PASSES * (2 if many or a_layer else 1)
+        if rival.decode != best.decode and rival.bits - best.bits < needed:
+            return Unclear(
+                f"the counts fit {best.decode} passes and {rival.decode} about equally well"
+            )
     return None
 
 
