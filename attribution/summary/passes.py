@@ -26,9 +26,14 @@ MIN_PASSES = 3
 #: Fewer launches a pass than this are no number of layers, nor are more than that.
 MIN_LAYERS, MAX_LAYERS = 5, 256
 #: Bits by which the best reading must lead its rivals: in prefill passes and layers, in passes
-#: (and twice that where there would be nearly as many prefill passes, which is mostly chance, or
-#: where the passes are a number of layers times the rival's).
-_LEAD, _LEAD_OF_PASSES = 1.0, 9.5
+#: (and twice that where there would be nearly as many prefill passes, which is mostly chance).
+_LEAD, _LEAD_OF_PASSES = 1.0, 10.0
+#: Bits that the layers must save.
+_LEAD_OF_LAYERS = 4.0
+_NO_LAYERS = (
+    "{} divides most counts, but no kernel ran a number of layers times that: it may be the passes,"
+    " or passes times layers"
+)
 #: Of the rows (and of their distinct counts) this share must have a factor in common with it.
 _EXPLAINED = 0.5
 _MOST_BASES, _MOST_OTHERS, _MOST_LAYERS, _MOST_REFINED = 80, 160, 6, 60
@@ -97,6 +102,8 @@ def infer(
     readings.sort(key=lambda r: r.bits)
     best = readings[0]
     unclear = None if steps else _too_thin(best, n, rows) or _rivalled(best, readings, rows)
+    if not steps and not layers and unclear is None and _layerless(best, n, weight):
+        unclear = Unclear(_NO_LAYERS.format(best.decode))
     return unclear or _settle(best, readings, n)
 
 
@@ -231,6 +238,13 @@ def _too_thin(best: _Reading, n: Ints, rows: Counter[int]) -> Unclear | None:
     return None
 
 
+def _layerless(best: _Reading, n: Ints, weight: Floats) -> bool:
+    """Whether the counts are described about as well without the layers of the best reading."""
+    bits = _describe(n, weight, best.decode, np.array([best.prefill]), 1)[0]
+    plain = _with_beside(_Reading(float(bits), best.decode, best.prefill, 1), n, weight)
+    return plain.bits - best.bits < _LEAD_OF_LAYERS
+
+
 def _once(reading: _Reading, rows: Counter[int]) -> int:
     """How many kernels run exactly once a pass."""
     return rows[reading.decode] + (rows[reading.decode + reading.prefill] if reading.prefill else 0)
@@ -242,25 +256,20 @@ def _rivalled(best: _Reading, readings: list[_Reading], rows: Counter[int]) -> U
     Where no kernel runs exactly once a pass, as many passes with fewer kernels each would do too.
     """
     if best.layers < MIN_LAYERS:
-        return Unclear(
-            f"{best.decode} divides most counts, but no kernel ran a number of layers times that: "
-            "it may be the passes, or passes times layers"
-        )
+        return Unclear(_NO_LAYERS.format(best.decode))
     if not _once(best, rows):
         return Unclear(
             f"{best.decode} divides most counts, but no kernel ran exactly that often: a pass may "
             "be a part or a multiple of it"
         )
-    many = 2 * best.prefill > best.decode
-    for rival in readings:
-        # kernels of a layer run as often as once in as many passes
-        layers, rest = divmod(best.decode, rival.decode)
-        a_layer = rest == 0 and MIN_LAYERS <= layers <= MAX_LAYERS
-        needed = _LEAD_OF_PASSES * (2 if many or a_layer else 1)
-        if rival.decode != best.decode and rival.bits - best.bits < needed:
-            return Unclear(
-                f"the counts fit {best.decode} passes and {rival.decode} about equally well"
-            )
+    rivals = [r for r in readings if r.decode != best.decode]
+    if not rivals:
+        return None
+    needed = _LEAD_OF_PASSES * (2 if 2 * best.prefill > best.decode else 1)
+    if rivals[0].bits - best.bits < needed:
+        return Unclear(
+            f"the counts fit {best.decode} passes and {rivals[0].decode} about equally well"
+        )
     return None
 
 
