@@ -10,6 +10,7 @@ import logging
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,7 +141,8 @@ def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], Non
             info = StageInfo(sha256=digest or "", kind=src.kind.value)
             if hashing is not None:
                 info.sha256 = hashing.result()
-            stage(reader, work, info, say)
+            with closing(reader):
+                stage(reader, work, info, say)
     except OSError as exc:
         if exc.errno == 28:  # ENOSPC
             raise UnusableInput(

@@ -34,6 +34,9 @@ class Reader:
     #: whether processes share correlation ids and nothing tells them apart: launches are unknown
     shared_ids: bool = False
 
+    def close(self) -> None:
+        """Let go of the source; nothing is asked any more."""
+
     def meta(self) -> dict[str, str]:
         """Name and value of the export's metadata; empty when it has none."""
         raise NotImplementedError

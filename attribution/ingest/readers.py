@@ -18,6 +18,10 @@ from lanescope.schemas.nsight import TableSpec, table_specs
 class SqliteReader(Reader):
     """A SQLite export."""
 
+    def close(self) -> None:
+        """See `Reader`."""
+        self._export.close()
+
     def __init__(self, path: Path, shown: Path) -> None:
         self.shown = shown
         self._export = SqliteExport(path, shown)

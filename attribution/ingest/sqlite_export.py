@@ -69,14 +69,29 @@ class SqliteExport:
         self.shown = shown
         self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         self._local = threading.local()
+        self._open: list[Any] = []  # connections, each before its database
         self.bad_cells: dict[tuple[str, str], int] = {}
+        try:
+            self.tables = self._table_names()
+        except BaseException:
+            self.close()
+            raise
+
+    def _table_names(self) -> set[str]:
         try:
             names = self._query("SELECT name FROM sqlite_master WHERE type IN ('table','view')")
         except _DB_ERRORS as exc:
             raise self._unreadable(exc) from exc
-        self.tables = {str(n) for n in names.column(0).to_pylist()}
-        if not self.tables:
-            raise UnusableInput(f"{shown}: a SQLite file without tables", "export the report again")
+        if not names.num_rows:
+            raise UnusableInput(
+                f"{self.shown}: a SQLite file without tables", "export the report again"
+            )
+        return {str(n) for n in names.column(0).to_pylist()}
+
+    def close(self) -> None:
+        """Let go of the file. No thread may be reading."""
+        while self._open:
+            self._open.pop(0).close()
 
     def _unreadable(self, exc: BaseException) -> UnusableInput:
         reason = str(exc).split(": ", 1)[-1].splitlines()[0]
@@ -95,9 +110,9 @@ class SqliteExport:
         The driver's own layer is used: its Python database interface imports pandas.
         """
         if not hasattr(self._local, "con"):
-            self._local.con = adbc_driver_manager.AdbcConnection(
-                adbc_driver_sqlite.connect(self._uri)
-            )
+            database = adbc_driver_sqlite.connect(self._uri)
+            self._local.con = adbc_driver_manager.AdbcConnection(database)
+            self._open += [self._local.con, database]
         with adbc_driver_manager.AdbcStatement(self._local.con) as statement:
             statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
             statement.set_sql_query(sql)

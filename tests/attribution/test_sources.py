@@ -255,3 +255,23 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         assert not list(small.iterdir())
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+def _held(path: Path) -> int:
+    """How many of this process's files are `path`."""
+    return sum(fd.resolve() == path for fd in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_source_is_let_go(broken: bool, tmp_path: Path) -> None:
+    """Thousands of traces in one process would run out of open files."""
+    path = tmp_path / "k1.sqlite"
+    path.write_bytes(lzma.decompress(trace_path("k1").read_bytes()))
+    if broken:
+        path.write_bytes(path.read_bytes()[:40_000])
+        with pytest.raises(UnusableInput):
+            lanescope.attribute(path, use_cache=False)
+    else:
+        lanescope.attribute(path, use_cache=False).close()
+    assert _held(path) == 0
