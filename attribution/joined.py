@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from lanescope._version import __version__
-from lanescope.attribution import engine, ranks
+from lanescope.attribution import engine, ranks, rooms
 from lanescope.attribution.attribute import Analysis, analyse
 from lanescope.schemas.documents.attribution import Ranks
 from lanescope.schemas.documents.ranks import JoinedReport, RanksDocument
@@ -60,8 +60,7 @@ def join(
     clock_error_ns: by how much the clocks of two machines may differ, where the user knows.
     Raises the errors of `analyse`, and `UnusableInput` for a report without measured steps.
     """
-    with tempfile.TemporaryDirectory(prefix="lanescope-ranks-") as name:
-        folder = Path(name)
+    with rooms.room(Path(tempfile.gettempdir()), "ranks") as folder:
         reads = []
         for number, path in enumerate(paths):
             say(f"report {number + 1} of {len(paths)}: {path.name}")

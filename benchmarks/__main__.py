@@ -1,14 +1,15 @@
 """`make bench`: what `lanescope attribute` costs, against reading the file at all.
 
-    python -m benchmarks [--times 1,20,100] [--rounds 3] [--nsys PATH] [--work DIR] [--save NAME]
-                         [--rows FILE]
+    python -m benchmarks [--times 1,20,100] [--rounds 3] [--nsys PATH] [--no-recipe] [--work DIR]
+                         [--save NAME] [--rows FILE]
 
 The bundled trace k1 is grown along the time axis and attributed as a whole process: cold (nothing
 staged), staged (another question about a trace seen before) and again (the same question, answered
-from the kept answer). The yardstick is one SQLite scan that sums an expression over the kernel
-table, run before and after each; `read` reads the file and no more. Ratios are of medians of the
-same run. With an `nsys` (found in PATH, or named) the three reports that a person would ask for run
-in the same round. Ratios travel between machines, seconds do not: on a machine that others use,
+from the kept answer); then compared with itself as if it were another lane. The yardstick is one
+SQLite scan that sums an expression over the kernel table, run before and after each; `read` reads
+the file and no more. Ratios are of medians of the same run. With an `nsys` (found in PATH, or
+named) the three reports that a person would ask for run in the same round, and so does our recipe
+through `nsys recipe`. Ratios travel between machines, seconds do not: on a machine that others use,
 look at CPU ratios.
 
 --rows writes what `lanescope gate benchmarks/slower.toml BEFORE AFTER` reads: whether a change
@@ -31,6 +32,7 @@ from typing import Any
 
 from benchmarks.grow import grow
 from benchmarks.process import Cost, run
+from benchmarks.recipes import Recipe
 from lanescope._version import __version__
 
 HERE = Path(__file__).parent
@@ -47,7 +49,9 @@ _READ = (
 )
 
 
-def measure(trace: Path, work: Path, rounds: int, nsys: str | None) -> dict[str, list[Cost]]:
+def measure(
+    trace: Path, work: Path, rounds: int, nsys: str | None, recipe: bool = False
+) -> dict[str, list[Cost]]:
     """The costs of every contender, a list entry a round; contenders alternate."""
     cache, out = work / "cache", work / "out"
     attribute = [sys.executable, "-m", "lanescope", "attribute", str(trace), "--out", str(out)]
@@ -56,8 +60,14 @@ def measure(trace: Path, work: Path, rounds: int, nsys: str | None) -> dict[str,
     env = {"LANESCOPE_CACHE_DIR": str(cache)}
     scan = [sys.executable, "-I", "-S", "-c", _SCAN, str(trace)]
     read = [sys.executable, "-I", "-S", "-c", _READ, str(trace)]
-    names = ("read", "scan", "cold", "staged", "again")
+    lanes = [work / "a.sqlite", work / "b.sqlite"]
+    for lane in lanes:
+        lane.unlink(missing_ok=True)
+        lane.symlink_to(trace.resolve())
+    compare = [sys.executable, "-m", "lanescope", "compare", *map(str, lanes), "--json"]
+    names = ("read", "scan", "cold", "staged", "again", "compare")
     costs: dict[str, list[Cost]] = {name: [] for name in names}
+    through_nsys = Recipe(nsys, trace, work) if nsys and recipe else None
     run(scan)  # the file is in memory from here on, for all alike
     for _ in range(rounds):
         shutil.rmtree(cache, ignore_errors=True)
@@ -68,9 +78,12 @@ def measure(trace: Path, work: Path, rounds: int, nsys: str | None) -> dict[str,
         costs["scan"].append(run(scan))
         run(attribute, env)  # the question of the next row becomes the last one asked
         costs["again"].append(run(attribute, env))
+        costs["compare"].append(run(compare, env))
         costs["read"].append(run(read))
         if nsys:
             costs.setdefault("nsys", []).append(_three_reports(nsys, trace))
+        if through_nsys:
+            costs.setdefault("recipe", []).append(through_nsys.cost())
     return costs
 
 
@@ -120,7 +133,7 @@ def gate_rows(times: int, kernels: int, costs: dict[str, list[Cost]]) -> list[di
     """
     scans = costs["scan"]
     rows = []
-    for stage in ("cold", "staged", "again"):
+    for stage in ("cold", "staged", "again", "compare"):
         for i, cost in enumerate(costs[stage]):
             scan = median(c.wall_s for c in scans[3 * i : 3 * i + 3])
             rows.append(
@@ -142,6 +155,7 @@ def main() -> None:
     options.add_argument("--times", default="1,20", help="growth factors  [default: 1,20]")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--nsys", default=shutil.which("nsys"), help="an nsys to compare with")
+    options.add_argument("--no-recipe", action="store_true", help="leave `nsys recipe` out")
     options.add_argument("--work", type=Path, help="where grown traces are kept for the next time")
     options.add_argument("--rows", type=Path, help="write rows for lanescope gate")
     options.add_argument("--save", help="keep the figures as benchmarks/results/NAME.json")
@@ -157,7 +171,9 @@ def main() -> None:
             if not trace.exists():
                 grow(SAMPLE, trace, times)
             kernels = _kernels(trace)
-            costs = measure(trace, work, args.rounds, args.nsys)
+            room = work / f"x{times}"
+            room.mkdir()
+            costs = measure(trace, room, args.rounds, args.nsys, not args.no_recipe)
             rows += gate_rows(times, kernels, costs)
             lines, document = table(times, kernels, costs)
             print("\n".join(lines), flush=True)

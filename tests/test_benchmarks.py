@@ -13,6 +13,8 @@ from benchmarks.__main__ import gate_rows
 from benchmarks.process import Cost
 from lanescope.profiler.cli.main import main
 
+#: In scans.
+WALLS = {"cold": 30, "staged": 20, "again": 3, "compare": 45}
 RULES = Path(__file__).parents[1] / "benchmarks" / "slower.toml"
 
 
@@ -20,11 +22,11 @@ def _rows(path: Path, slowdown: float, noise: random.Random) -> Path:
     """Five rounds on a machine whose speed drifts, of stages that are so much slower."""
     rows = []
     for times, scan in ((1, 0.01), (20, 0.2)):
-        costs: dict[str, list[Cost]] = {n: [] for n in ("scan", "cold", "staged", "again")}
+        costs: dict[str, list[Cost]] = {n: [] for n in ("scan", *WALLS)}
         for _ in range(5):
             drift = noise.uniform(0.7, 1.4)
             costs["scan"] += [Cost(drift * scan, 0, 0, 0)] * 3
-            for stage, wall in (("cold", 30), ("staged", 20), ("again", 3)):
+            for stage, wall in WALLS.items():
                 each = drift * scan * wall * slowdown * noise.uniform(0.97, 1.03)
                 costs[stage].append(Cost(each, 0, 0, 0))
         rows += gate_rows(times, 1000, costs)

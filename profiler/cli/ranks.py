@@ -7,6 +7,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from lanescope.profiler.cli.ending import ending
 from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
@@ -62,7 +63,7 @@ def command(
     from lanescope.dashboards.terminal import console
     from lanescope.profiler.cli.many import expand
 
-    with progress() as say:
+    with ending(), progress() as say:
         document = join(
             expand(reports),
             profile=profile,
