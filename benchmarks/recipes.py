@@ -34,7 +34,9 @@ class Recipe:
             [*record, str(reports / trace.stem), *python], check=True, capture_output=True
         )
         self._report = reports / f"{trace.stem}.nsys-rep"
-        _write_tables(trace, reports / f"{trace.stem}_pqtdir")
+        tables = reports / f"{trace.stem}_pqtdir"
+        # in a process of its own: what a child is said to have used includes what we use
+        subprocess.run([sys.executable, "-m", __name__, str(trace), str(tables)], check=True)
         installed = self._room / "installed"
         command = [sys.executable, "-m", "lanescope", "recipes", "install", "--to", str(installed)]
         subprocess.run(command, check=True, capture_output=True)
@@ -60,3 +62,7 @@ def _write_tables(trace: Path, folder: Path) -> None:
         for name in cursor.fetch_arrow_table().column(0).to_pylist():
             cursor.execute(f'SELECT * FROM "{name}"')
             pq.write_table(cursor.fetch_arrow_table(), folder / f"{name}.parquet")
+
+
+if __name__ == "__main__":
+    _write_tables(Path(sys.argv[1]), Path(sys.argv[2]))

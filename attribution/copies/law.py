@@ -101,6 +101,7 @@ class _Residuals:
         self._log_mu, self._count, self._facts = np.log(mu), count[:, None], facts
         self._scale = 1 / np.hypot(LAW_SHARE, LAW_NS / mu)
         self._tensors = mu.shape[1]
+        self._prior = self._prior_terms()
         self._log_bytes = None
         if facts.row_bytes is not None:
             self._log_bytes = np.log(np.array(facts.row_bytes, dtype=float))
@@ -141,12 +142,18 @@ class _Residuals:
         slope *= -self._scale[:, :, None]
         return value.ravel(), slope.reshape(-1, 2 + 2 * c)
 
-    def _priors(self, theta: Floats) -> tuple[Floats, Floats]:
-        centre = np.log([LATENCY_NS, SHARPNESS, *[KNEE] * self._tensors])
-        spread = np.array([LATENCY_SPREAD, SHARPNESS_SPREAD, *[KNEE_SPREAD] * self._tensors])
-        at = np.r_[0, 1, 2 + self._tensors : len(theta)]
-        slope = np.zeros((len(at), len(theta)))
+    def _prior_terms(self) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+        """Which constants have a prior, its centres and spreads, and the slopes of these."""
+        c = self._tensors
+        at = np.array([0, 1, *range(2 + c, 2 + 2 * c)], dtype=np.int64)
+        centre = np.log([LATENCY_NS, SHARPNESS, *[KNEE] * c])
+        spread = np.array([LATENCY_SPREAD, SHARPNESS_SPREAD, *[KNEE_SPREAD] * c])
+        slope = np.zeros((len(at), 2 + 2 * c))
         slope[np.arange(len(at)), at] = 1 / spread
+        return at, centre, spread, slope
+
+    def _priors(self, theta: Floats) -> tuple[Floats, Floats]:
+        at, centre, spread, slope = self._prior
         return (theta[at] - centre) / spread, slope
 
     def _rates(self, theta: Floats) -> list[tuple[Floats, Floats]]:

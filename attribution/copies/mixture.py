@@ -64,19 +64,31 @@ def log_density(y: Floats, mu: Floats, sigma: Floats, slow: Floats) -> tuple[Flo
     `y` (n, C) with NaN where a launch is missing, `slow` (n, C) the prior probability that a copy
     is slowed. Returns (n, K, C) log densities (0 where missing) and core probabilities.
     """
+    return _log_density(y, mu, sigma, (np.log1p(-slow), np.log(slow)))
+
+
+def _log_density(
+    y: Floats, mu: Floats, sigma: Floats, log_prior: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """`log_density`, given the logs of the probabilities that a copy is calm, and slowed."""
+    log_calm, log_slow = log_prior
     lag = y[:, None, :] - mu[None, :, :]
     core = lag / sigma
     core *= core
     core *= -0.5
     core -= np.log(sigma) + 0.5 * np.log(2 * np.pi)
-    core += np.log1p(-slow)[:, None, :]
-    tail = np.where(lag > 0, lag * (-1 / SLOW_TAIL), lag * (1 / FAST_TAIL))
+    core += log_calm[:, None, :]
+    tail = lag * (1 / FAST_TAIL)
+    lag *= -1 / SLOW_TAIL
+    np.minimum(tail, lag, out=tail)  # the slow side's where the copy is slower, else the fast one's
     tail -= np.log(SLOW_TAIL + FAST_TAIL)
     np.maximum(tail, LOG_FLOOR, out=tail)
-    tail += np.log(slow)[:, None, :]
+    tail += log_slow[:, None, :]
     # log(exp(core) + exp(tail)) and core's part of it, with one exponential for both
     over = core - tail
-    small = np.exp(-np.abs(over))
+    small = np.abs(over)
+    np.negative(small, out=small)
+    np.exp(small, out=small)
     total = np.maximum(core, tail)
     total += np.log1p(small)
     on_level = np.where(over > 0, 1.0, small)
@@ -102,10 +114,10 @@ def _maximize(y: Floats, weights: Floats, mu: Floats, prior: float) -> tuple[Flo
 
 
 def expectation(
-    y: Floats, slow: Floats, mu: Floats, sigma: Floats, weight: Floats
+    y: Floats, log_prior: tuple[Floats, Floats], mu: Floats, sigma: Floats, weight: Floats
 ) -> tuple[Floats, Floats, float]:
     """Responsibilities (n, K), core-weighted responsibilities (n, K, C) and log likelihood."""
-    per_tensor, on_level = log_density(y, mu, sigma, slow)
+    per_tensor, on_level = _log_density(y, mu, sigma, log_prior)
     joint = per_tensor.sum(axis=2) + np.log(np.maximum(weight, 1e-300))
     top = joint.max(axis=1, keepdims=True)
     norm = top[:, 0] + np.log(np.exp(joint - top).sum(axis=1))
@@ -126,8 +138,9 @@ def fit(
     mu, sigma = center, np.maximum(1.48 * np.nan_to_num(spread, nan=0.01), sigma_floor(center))
     weight = share.mean(axis=0)
     last, loglik = -np.inf, -np.inf
+    log_prior = np.log1p(-slow), np.log(slow)
     for _ in range(rounds):
-        share, core, loglik = expectation(y, slow, mu, sigma, weight)
+        share, core, loglik = expectation(y, log_prior, mu, sigma, weight)
         if loglik - last < tolerance * max(1.0, abs(loglik)):
             break
         last = loglik
