@@ -35,9 +35,7 @@ def _steps_table(analysis: Analysis) -> pa.Table:
         " ORDER BY s.process, s.step, s.device"
     ).to_arrow_table()
     host = analysis.steps
-    order = np.argsort(host.segment, kind="stable")
-    segment = table.column("segment").to_numpy()
-    rows = order[np.searchsorted(host.segment[order], segment)]
+    rows = host.rows_of(table.column("segment").to_numpy())
     table = table.set_column(table.column_names.index("process"), "process", table.column("pid"))
     table = table.drop_columns(["pid"])
     extra = {

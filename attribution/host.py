@@ -32,6 +32,12 @@ class StepHost:
     kernel_launches: Ints
     call_step: Ints  # for each API call: row of this table, -1 outside all steps
 
+    def rows_of(self, segment: Ints) -> Ints:
+        """The rows of the steps with these segments, each of which is there."""
+        order = np.argsort(self.segment, kind="stable")
+        rows: Ints = order[np.searchsorted(self.segment[order], segment)]
+        return rows
+
 
 def step_host(assignment: Assignment, host: HostSide) -> StepHost:
     """Cut the host's time into step cycles: a step's first launch to the first launch of the next

@@ -70,11 +70,8 @@ def join(
         say("holding the ranks against each other")
         spill = folder / "spill"
         spill.mkdir()
-        con = engine.connect(spill)
-        try:
+        with engine.connect(spill) as con:
             return _document(con, reads, folder, clock_error_ns)
-        finally:
-            con.close()
 
 
 def _read(analysis: Analysis, number: int, folder: Path) -> _Read:

@@ -15,6 +15,7 @@ from lanescope.attribution import host as host_side
 from lanescope.attribution import notices
 from lanescope.attribution.attribute import GRAPH_BLOCKS, Analysis, measured_array
 from lanescope.attribution.frames import steps_table
+from lanescope.attribution.ingest import encoding
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.phases.ranges import held
 from lanescope.attribution.rules.profile import profile_hash
@@ -186,15 +187,11 @@ def int_spread(values: Sequence[int] | Ints) -> IntSpread:
     )
 
 
-def _ints(table: pa.Table, column: str) -> Ints:
-    """A column without NULLs."""
-    values: Ints = table[column].to_numpy().astype(np.int64, copy=False)
-    return values
-
-
 def _distinct_steps(rows: pa.Table) -> list[tuple[int, int]]:
     """The (process, step) of some rows of the table of steps, each once."""
-    pairs = np.unique(np.stack([_ints(rows, "process"), _ints(rows, "step")]), axis=1)
+    pairs = np.unique(
+        np.stack([encoding.ints(rows, "process"), encoding.ints(rows, "step")]), axis=1
+    )
     return list(zip(*pairs.tolist(), strict=True))
 
 
@@ -203,7 +200,7 @@ def _steps(analysis: Analysis, rows: pa.Table, measured: pa.Table) -> Steps | No
         return None
     periods = measured["period_ns"].drop_null().to_numpy()
     ints = {
-        name: int_spread(_ints(measured, name))
+        name: int_spread(encoding.ints(measured, name))
         for name in ("gpu_busy_ns", "gpu_sum_ns", "idle_ns", "kernels")
     }
     return Steps(
@@ -213,14 +210,14 @@ def _steps(analysis: Analysis, rows: pa.Table, measured: pa.Table) -> Steps | No
         basis=", ".join(sorted(rows["evidence"].unique().to_pylist())),
         window=analysis.window,
         devices=len(measured["device"].unique()),
-        wall_ms=ms_spread(_ints(measured, "wall_ns")),
+        wall_ms=ms_spread(encoding.ints(measured, "wall_ns")),
         period_ms=ms_spread(periods) if len(periods) else None,
         **ints,
     )
 
 
 def _buckets(analysis: Analysis, measured: pa.Table) -> list[Bucket]:
-    n, wall = measured.num_rows, int(_ints(measured, "wall_ns").sum())
+    n, wall = measured.num_rows, int(encoding.ints(measured, "wall_ns").sum())
     rows = analysis.rows("SELECT * FROM buckets_table")
     whole = sum(r["sum_ns"] for r in rows) or 1
     exclusive = _exclusive(analysis)
@@ -262,7 +259,7 @@ def _exclusive(analysis: Analysis) -> dict[str, Ints]:
         "SELECT bucket, exclusive_ns FROM step_buckets WHERE measured"
     ).to_arrow_table()
     bucket = table["bucket"].combine_chunks().dictionary_encode()
-    place, ns = bucket.indices.to_numpy(), _ints(table, "exclusive_ns")
+    place, ns = bucket.indices.to_numpy(), encoding.ints(table, "exclusive_ns")
     order = np.argsort(place, kind="stable")
     sizes = np.bincount(place, minlength=len(bucket.dictionary))
     parts = np.split(ns[order], np.cumsum(sizes)[:-1])
@@ -294,7 +291,7 @@ def _launches(analysis: Analysis, measured: pa.Table, steps: Steps | None) -> La
     if n == 0:
         return None
     graph_launches = int(host.graph_launches[flags].sum())
-    replayed = int(_ints(measured, "replayed").sum())
+    replayed = int(encoding.ints(measured, "replayed").sum())
     kernels = steps.kernels.total
     cycle = _cycle_shares(analysis, measured)
     verdict, words = ("unknown", "no two steps run straight into one another")
@@ -322,13 +319,12 @@ def _cycle_shares(
     """Kernels' span and union by the period; waits and launches by the host's cycle."""
     host = analysis.steps
     running = measured.filter(pc.is_valid(measured["period_ns"]))
-    order = np.argsort(host.segment, kind="stable")
-    at = order[np.searchsorted(host.segment[order], _ints(running, "segment"))]
-    period = int(_ints(running, "period_ns").sum())
+    at = host.rows_of(encoding.ints(running, "segment"))
+    period = int(encoding.ints(running, "period_ns").sum())
     cycle = int((host.stop_ns[at] - host.start_ns[at]).sum())
     if not period or not cycle:
         return None
-    span, busy = (int(_ints(running, name).sum()) for name in ("wall_ns", "gpu_busy_ns"))
+    span, busy = (int(encoding.ints(running, name).sum()) for name in ("wall_ns", "gpu_busy_ns"))
     wait, launch = int(host.wait_ns[at].sum()), int(host.launch_ns[at].sum())
     return span / period, busy / period, wait / cycle, launch / cycle
 

@@ -91,9 +91,9 @@ def host_side(folder: Path, info: StageInfo) -> HostSide:
     api_table = encoding.read(folder / "api.parquet")
     api = _api(api_table)
     work_table = encoding.read(folder / "work.parquet")
-    work = {n: _ints(work_table, n) for n in work_table.column_names}
+    work = {n: encoding.ints(work_table, n) for n in work_table.column_names}
     rows = work["launch"]
-    thread = _ints(api_table, "thread")
+    thread = encoding.ints(api_table, "thread")
     launches = Launches(
         api=rows,
         process=api.process[rows],
@@ -105,14 +105,6 @@ def host_side(folder: Path, info: StageInfo) -> HostSide:
     return HostSide(launches, work, api, ranges, marks, still_open, crossing)
 
 
-def _ints(table: pa.Table, column: str) -> Ints:
-    cells = table.column(column)
-    filled = pc.fill_null(cells, -1) if cells.null_count else cells
-    values = filled.to_numpy(zero_copy_only=False)
-    out: Ints = values.astype(np.int64, copy=False)
-    return out
-
-
 def _api(table: pa.Table) -> Api:
     name = table.column("name").combine_chunks()
     if not pa.types.is_dictionary(name.type):
@@ -122,9 +114,9 @@ def _api(table: pa.Table) -> Api:
     kinds = sorted({api_kind(n) for n in names})
     kind_of = np.array([kinds.index(api_kind(n)) for n in names], dtype=np.int32)
     return Api(
-        process=_ints(table, "process"),
-        start_ns=_ints(table, "start_ns"),
-        end_ns=_ints(table, "end_ns"),
+        process=encoding.ints(table, "process"),
+        start_ns=encoding.ints(table, "start_ns"),
+        end_ns=encoding.ints(table, "end_ns"),
         name=index,
         names=names,
         kind=kind_of[index] if len(names) else index,
@@ -140,10 +132,10 @@ def _event_types(info: StageInfo) -> dict[str, int]:
 def _ranges(table: pa.Table, info: StageInfo) -> tuple[Ranges, int, int, int]:
     """Closed ranges; counts of marks, of ranges never closed, of ranges that cross threads."""
     types = _event_types(info)
-    kind = _ints(table, "event_type")
+    kind = encoding.ints(table, "event_type")
     end_null = pc.is_null(table.column("end_ns")).to_numpy(zero_copy_only=False)
-    end = _ints(table, "end_ns")
-    start = _ints(table, "start_ns")
+    end = encoding.ints(table, "end_ns")
+    start = encoding.ints(table, "start_ns")
     thread = pc.fill_null(table.column("global_tid"), 0).to_numpy(zero_copy_only=False)
     end_thread = table.column("end_global_tid")
     crosses = pc.fill_null(pc.not_equal(end_thread, table.column("global_tid")), False)
@@ -158,13 +150,13 @@ def _ranges(table: pa.Table, info: StageInfo) -> tuple[Ranges, int, int, int]:
     name = table.column("name").combine_chunks().dictionary_encode()
     index = name.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     ranges = Ranges(
-        range=_ints(table, "range"),
-        process=_ints(table, "process"),
+        range=encoding.ints(table, "range"),
+        process=encoding.ints(table, "process"),
         thread=thread.astype(np.int64, copy=False),
         start_ns=start,
         end_ns=end,
         name=index,
-        domain=_ints(table, "domain_id"),
+        domain=encoding.ints(table, "domain_id"),
         names=[str(n) for n in name.dictionary.to_pylist()],
     )
     marks = int((~a_range).sum())

@@ -6,6 +6,9 @@ from lanescope.dashboards.figures.look import bucket_colours
 from lanescope.dashboards.tables import Col, Table, Value
 from lanescope.schemas.documents.attribution import IntSpread, Ranks
 
+#: In the order of `tables`.
+IDS = ("ranks", "rank_buckets", "rank_skew", "collectives", "rank_steps")
+
 
 def tables(found: Ranks | None) -> list[Table]:
     """All tables of ranks; none for a trace with one."""

@@ -71,11 +71,6 @@ def prepare(analysis: Analysis) -> Callable[[], CopiesResult]:
     return partial(summarize, tables, stated_by(analysis), steps_frame(analysis))
 
 
-def read(analysis: Analysis) -> CopiesResult:
-    """The row copies of an analysed trace: misses, link, cost model, or why they are withheld."""
-    return prepare(analysis)()
-
-
 def _no_copies(analysis: Analysis, tables: CopyTables | None) -> str:
     pattern = analysis.profile.row_copies.pattern
     if tables is not None and tables.elsewhere:

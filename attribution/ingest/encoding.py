@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from lanescope.attribution.ingest.ids import Ints
 
 ROWS_A_GROUP = 262_144
 #: Integer columns that grow from row to row, or nearly so.
@@ -51,3 +55,11 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a table, or some columns. (`pq.read_table` would import pandas on the way.)"""
     with pq.ParquetFile(path) as staged:
         return staged.read(columns)
+
+
+def ints(table: pa.Table, column: str, null: int = -1) -> Ints:
+    """A column of integers; `null` stands where it has none."""
+    cells = table.column(column)
+    filled = pc.fill_null(cells, null) if cells.null_count else cells
+    out: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return out

@@ -188,13 +188,6 @@ class _Strings:
         return None if string_id is None else self._by_id.get(string_id)
 
 
-def _ints(table: pa.Table, column: str, null: int) -> Ints:
-    cells = table.column(column)
-    filled = pc.fill_null(cells, null) if cells.null_count else cells
-    out: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return out
-
-
 def _in_order(table: pa.Table, *keys: str) -> pa.Table:
     """Sorted by the keys; most tables are already, and looking is cheaper than sorting."""
     tied = np.ones(max(table.num_rows - 1, 0), dtype=bool)
@@ -219,10 +212,10 @@ def _stage_api(
     strings = reader.table(table_specs()["strings"])
     table = _in_order(table, "start_ns")
     process = processes.number(table.column("global_tid"))
-    start = _ints(table, "start_ns", 0)
-    end = np.maximum(_ints(table, "end_ns", 0), start)
+    start = encoding.ints(table, "start_ns", 0)
+    end = np.maximum(encoding.ints(table, "end_ns", 0), start)
     name = _name_column(table.column("name_id"), strings)
-    correlation = _ints(table, "correlation_id", -1)
+    correlation = encoding.ints(table, "correlation_id", -1)
     encoding.write(
         pa.table(
             {
@@ -373,9 +366,9 @@ def _kernel_columns(
 ) -> tuple[dict[str, Ints], dict[str, int], int]:
     """The staged columns of one piece without its broken rows, the reasons, and skewed rows."""
     table = piece.table
-    start, end = _ints(table, "start_ns", 0), _ints(table, "end_ns", 0)
+    start, end = encoding.ints(table, "start_ns", 0), encoding.ints(table, "end_ns", 0)
     process = _process_of(table, processes)
-    launch = launches.find(process, _ints(table, "correlation_id", -1))
+    launch = launches.find(process, encoding.ints(table, "correlation_id", -1))
     no_time = (start <= 0) & (end <= 0)
     backwards = (end < start) & ~no_time
     endless = ~backwards & (end - start > LONGEST_KERNEL_NS)
@@ -389,16 +382,16 @@ def _kernel_columns(
     keep = ~(no_time | backwards | lead | endless)
     columns = {
         "process": process,
-        "device": _physical(process, _ints(table, "device_id", 0), processes, devices),
-        "stream": _ints(table, "stream_id", -1),
+        "device": _physical(process, encoding.ints(table, "device_id", 0), processes, devices),
+        "stream": encoding.ints(table, "stream_id", -1),
         "start_ns": start,
         "end_ns": end,
         "launch": launch,
         "name": _names_of(piece, used),
-        "grid_x": _ints(table, "grid_x", 0),
-        "grid_y": _ints(table, "grid_y", 0),
-        "grid_z": _ints(table, "grid_z", 0),
-        "graph_node": np.maximum(_ints(table, "graph_node", 0), 0),
+        "grid_x": encoding.ints(table, "grid_x", 0),
+        "grid_y": encoding.ints(table, "grid_y", 0),
+        "grid_z": encoding.ints(table, "grid_z", 0),
+        "graph_node": np.maximum(encoding.ints(table, "graph_node", 0), 0),
     }
     dropped = dict(
         zip(_REASONS, (int(m.sum()) for m in (no_time, backwards, lead, endless)), strict=True)
@@ -445,11 +438,14 @@ def _names_of(piece: Piece, used: _Used) -> Ints:
 
     The other forms are looked up once a name, from the first row that carries it.
     """
-    name = _ints(piece.table, "demangled_id", -1)
+    name = encoding.ints(piece.table, "demangled_id", -1)
     lacking = np.flatnonzero(name < 0)
     if len(lacking):
         others = piece.at(_LATE, lacking)
-        short, mangled = _ints(others, "short_id", -1), _ints(others, "mangled_id", -1)
+        short, mangled = (
+            encoding.ints(others, "short_id", -1),
+            encoding.ints(others, "mangled_id", -1),
+        )
         name = name.copy()
         name[lacking] = np.where(short >= 0, short, mangled)
     first = np.full(int(name.max(initial=-1)) + 2, -1, dtype=np.int64)
@@ -458,8 +454,12 @@ def _names_of(piece: Piece, used: _Used) -> Ints:
     rows = np.sort(first[[i for i in held if int(i) - 1 not in used.by_name]])
     if len(rows):
         others = piece.at(_LATE, rows)
-        demangled = _ints(piece.table, "demangled_id", -1)[rows]
-        forms = (_ints(others, "short_id", -1), demangled, _ints(others, "mangled_id", -1))
+        demangled = encoding.ints(piece.table, "demangled_id", -1)[rows]
+        forms = (
+            encoding.ints(others, "short_id", -1),
+            demangled,
+            encoding.ints(others, "mangled_id", -1),
+        )
         for key, *ids_ in zip(name[rows].tolist(), *(f.tolist() for f in forms), strict=True):
             used.by_name[key] = (ids_[0], ids_[1], ids_[2])
     return name
@@ -516,18 +516,18 @@ def _stage_ops(
         info.rows[name] = table.num_rows if table is not None else 0
         if table is None or table.num_rows == 0:
             continue
-        start, end = _ints(table, "start_ns", 0), _ints(table, "end_ns", 0)
+        start, end = encoding.ints(table, "start_ns", 0), encoding.ints(table, "end_ns", 0)
         process = _process_of(table, processes)
-        device = _physical(process, _ints(table, "device_id", 0), processes, devices)
+        device = _physical(process, encoding.ints(table, "device_id", 0), processes, devices)
         keep = (end >= start) & ((start > 0) | (end > 0))
         columns = {
             "kind": pa.repeat(name.removesuffix("_runs"), table.num_rows),
             "process": pa.array(process.astype(np.int32)),
             "device": pa.array(device.astype(np.int32)),
-            "stream": pa.array(_ints(table, "stream_id", -1)),
+            "stream": pa.array(encoding.ints(table, "stream_id", -1)),
             "start_ns": pa.array(start),
             "end_ns": pa.array(end),
-            "launch": pa.array(launches.find(process, _ints(table, "correlation_id", -1))),
+            "launch": pa.array(launches.find(process, encoding.ints(table, "correlation_id", -1))),
         }
         for col in _OP_COLUMNS:
             columns[col] = (

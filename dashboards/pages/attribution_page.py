@@ -91,7 +91,7 @@ def attribution_page(doc: AttributionDocument, close: Closeup, card: ScoreRow | 
         )
     closeups = [_closeup(c) for c in close.closeups]
     copies = copies_page.blocks(doc, close, card)
-    ranks = ranks_page.section(doc.ranks, close.lags)
+    ranks = ranks_page.section(doc.ranks, close.lags, tables)
     present = {
         "step": "buckets" in tables,
         "steps": bool(close.series),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lanescope.dashboards import ranks_tables
 from lanescope.dashboards.figures import ranks as figures
 from lanescope.dashboards.pages.rendering import plot
+from lanescope.dashboards.tables import Table
 from lanescope.schemas.documents.attribution import Ranks
 from lanescope.schemas.documents.closeup import RankLag
 
-#: Rows of a table that a page holds; the exports hold all.
-MOST_ROWS = 500
 
+def section(
+    found: Ranks | None, lags: Sequence[RankLag], tables: Mapping[str, Table]
+) -> dict[str, Any] | None:
+    """What the section shows: a figure or none, what it says, tables. None for one rank.
 
-def section(found: Ranks | None, lags: Sequence[RankLag]) -> dict[str, Any] | None:
-    """What the section shows: a figure or none, what it says, tables. None for one rank."""
+    tables: those of the page, by id.
+    """
     if found is None:
         return None
     words = ""
@@ -34,5 +37,5 @@ def section(found: Ranks | None, lags: Sequence[RankLag]) -> dict[str, Any] | No
     return {
         "words": words,
         "plot": plot(figures.lags(lags), "rank-lags", label) if lags else None,
-        "tables": [t.first(MOST_ROWS) for t in ranks_tables.tables(found) if t.rows],
+        "tables": [tables[i] for i in ranks_tables.IDS if i in tables and tables[i].rows],
     }
