@@ -377,6 +377,7 @@ def attribute(
     given: Given | None = None,
     api: str | Path | None = None,
     ahead: Callable[[Analysis], None] | None = None,
+    meanwhile: Callable[[Analysis], None] | None = None,
 ) -> Attribution:
     """Attribute a trace: phases, verification steps, cost buckets.
 
@@ -386,6 +387,7 @@ def attribute(
     window: which steps to measure, see `measure.measured`; all but warm-up if ''.
     given, api: for a kernel summary alone: known passes and layers, and a `cuda_api_sum` CSV.
     ahead: called as soon as every kernel has its place, to start on what needs no more.
+    meanwhile: called while the row copies are worked out, to do what does not need them.
 
     Raises the errors of `analyse`.
     """
@@ -413,6 +415,8 @@ def attribute(
             found = pool.submit(work_out)
             doc = document(analysis)
             ranks.add(analysis, doc)
+            if meanwhile is not None:
+                meanwhile(analysis)
             copies = found.result()
         doc.misses, doc.link, doc.model = copies.misses, copies.link, copies.model
         doc.warnings += copies.warnings

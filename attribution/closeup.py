@@ -47,30 +47,47 @@ def closeup(analysis: Analysis, layer_steps: pd.DataFrame | None = None) -> Clos
 
     layer_steps: `Attribution.layer_steps`, where the trace has row copies.
     """
-    con = analysis.con
-    for module in _MODULES:
-        engine.run(con, f"closeup/{module}")
-    lanes = engine.first(con, "SELECT count(DISTINCT (process, device)) FROM step_classes")[0]
-    engine.set_variable(con, "most_points", max(50, MOST_POINTS // max(1, min(lanes, MOST_SERIES))))
-    engine.run(con, "closeup/series")
-    odd = analysis.rows("SELECT * FROM odd_steps")
-    closeups = [_step_closeup(analysis, row) for row in analysis.rows("SELECT * FROM picks")]
-    return Closeup(
-        series=_series(analysis, layer_steps),
-        histogram=_histogram(layer_steps) if layer_steps is not None else None,
-        heat=_heat(layer_steps) if layer_steps is not None else [],
-        closeups=closeups,
-        odd=[_odd(analysis, row, closeups[0].step) for row in odd[:MOST_ODD]],
-        odd_rule=ODD_RULE,
-        lags=ranks.lags(analysis),
-        odd_count=len(odd),
-    )
+    return Drawing(analysis).closeup(layer_steps)
 
 
-def _series(analysis: Analysis, layer_steps: pd.DataFrame | None) -> list[StepSeries]:
+class Drawing:
+    """A close-up without its row copies: read on construction, while those are worked out."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        """Read what DuckDB holds; from then on it is not touched."""
+        con = analysis.con
+        for module in _MODULES:
+            engine.run(con, f"closeup/{module}")
+        lanes = engine.first(con, "SELECT count(DISTINCT (process, device)) FROM step_classes")[0]
+        points = MOST_POINTS // max(1, min(lanes, MOST_SERIES))
+        engine.set_variable(con, "most_points", max(50, points))
+        engine.run(con, "closeup/series")
+        self._series = analysis.rows("SELECT * FROM series")
+        odd = analysis.rows("SELECT * FROM odd_steps")
+        self._odd_count = len(odd)
+        picks = analysis.rows("SELECT * FROM picks")
+        self._closeups = [_step_closeup(analysis, row) for row in picks]
+        self._odd = [_odd(analysis, row, self._closeups[0].step) for row in odd[:MOST_ODD]]
+        self._lags = ranks.lags(analysis)
+
+    def closeup(self, layer_steps: pd.DataFrame | None) -> Closeup:
+        """The whole of it."""
+        return Closeup(
+            series=_series(self._series, layer_steps),
+            histogram=_histogram(layer_steps) if layer_steps is not None else None,
+            heat=_heat(layer_steps) if layer_steps is not None else [],
+            closeups=self._closeups,
+            odd=self._odd,
+            odd_rule=ODD_RULE,
+            lags=self._lags,
+            odd_count=self._odd_count,
+        )
+
+
+def _series(found: list[dict[str, Any]], layer_steps: pd.DataFrame | None) -> list[StepSeries]:
     missed = _missed_by_step(layer_steps) if layer_steps is not None else {}
     grouped: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in analysis.rows("SELECT * FROM series"):
+    for row in found:
         grouped[row["pid"], row["device"]].append(row)
     return [
         StepSeries(

@@ -80,12 +80,18 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     return con
 
 
-#: What DuckDB keeps while others work.
+#: What DuckDB keeps while others work, and what a kernel takes of memory until then, at most.
 _MEMORY_ASIDE = 192 << 20
+_KERNEL_BYTES = 100
 
 
-def step_aside(con: duckdb.DuckDBPyConnection) -> None:
-    """Have DuckDB move most of its tables to the spill folder: NumPy needs the memory next."""
+def step_aside(con: duckdb.DuckDBPyConnection, kernels: int) -> None:
+    """Have DuckDB move most of its tables to the spill folder: NumPy needs the memory next.
+
+    Where all of a trace of so many kernels fits into the limit, nothing is moved: that costs time.
+    """
+    if kernels * _KERNEL_BYTES <= limits.memory_limit():
+        return
     least = min(_MEMORY_ASIDE, limits.memory_limit())
     con.execute(f"SET memory_limit = '{least >> 20}MiB'")
 

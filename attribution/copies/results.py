@@ -63,7 +63,7 @@ def prepare(analysis: Analysis) -> Callable[[], CopiesResult]:
 
     That needs DuckDB no more, so another thread may do it.
     """
-    engine.step_aside(analysis.con)
+    engine.step_aside(analysis.con, analysis.staged.info.rows.get("kernels", 0))
     tables = load(analysis)
     if tables is None or tables.launches.empty:
         why = _no_copies(analysis, tables)

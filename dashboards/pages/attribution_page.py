@@ -22,6 +22,7 @@ from lanescope.schemas.units import significant
 
 if TYPE_CHECKING:
     from lanescope.attribution.attribute import Attribution
+    from lanescope.attribution.closeup import Drawing
 
 REPORT = "report.html"
 #: Rows of a table that a page holds; the exports hold all.
@@ -50,17 +51,23 @@ _MILD = ("warm-up", "short-names", "phases-inferred")
 _PICKS = {"median": "Median step", "p95": "95th percentile", "slowest": "Slowest"}
 
 
-def write(result: Attribution, folder: Path, truth: Path | None = None) -> None:
+def write(
+    result: Attribution,
+    folder: Path,
+    truth: Path | None = None,
+    drawing: Drawing | None = None,
+) -> None:
     """Write the page into `folder`.
 
     truth: a sidecar of exact counts; by default NAME.truth.json beside the trace, where it fits.
+    drawing: the close-up, where it was read while the row copies were worked out.
     """
-    from lanescope.attribution.closeup import closeup
+    from lanescope.attribution.closeup import Drawing
 
     if result.document.summary is not None:
         (folder / REPORT).write_text(summary_page(result.document), encoding="utf-8")
         return
-    close = closeup(result.analysis, result.layer_steps)
+    close = (drawing or Drawing(result.analysis)).closeup(result.layer_steps)
     page = attribution_page(result.document, close, _scorecard(result, truth))
     (folder / REPORT).write_text(page, encoding="utf-8")
 

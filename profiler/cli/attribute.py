@@ -20,6 +20,8 @@ from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
+    from lanescope.attribution.attribute import Analysis
+    from lanescope.attribution.closeup import Drawing
     from lanescope.attribution.ingest import Staged
     from lanescope.attribution.summary.reading import Given
     from lanescope.schemas.documents.attribution import AttributionDocument
@@ -255,6 +257,13 @@ def _work_out(
 
     with contextlib.ExitStack() as stack:
         out = None if folder is None else stack.enter_context(writing(folder))
+        drawings: list[Drawing] = []
+
+        def draw(analysis: Analysis) -> None:
+            from lanescope.attribution.closeup import Drawing
+
+            drawings.append(Drawing(analysis))
+
         result = stack.enter_context(
             attribute(
                 source,
@@ -265,10 +274,11 @@ def _work_out(
                 given=asked.given,
                 api=asked.api,
                 ahead=out.begin if out else None,
+                meanwhile=draw if out else None,
             )
         )
         card = result.score(truth) if truth else None
         if out is not None:
             say("writing")
-            out.finish(result, lambda f: attribution_page.write(result, f, truth))
+            out.finish(result, lambda f: attribution_page.write(result, f, truth, *drawings))
         return result.document, card
