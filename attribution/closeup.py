@@ -42,16 +42,11 @@ ODD_RULE = "wall above the median by more than 3 robust standard deviations and 
 _MODULES = ("step_classes", "picks", "odd_steps", "odd_names")
 
 
-def closeup(analysis: Analysis, layer_steps: pd.DataFrame | None = None) -> Closeup:
-    """Everything that a page shows beside the document; all of it bounded.
-
-    layer_steps: `Attribution.layer_steps`, where the trace has row copies.
-    """
-    return Drawing(analysis).closeup(layer_steps)
-
-
 class Drawing:
-    """A close-up without its row copies: read on construction, while those are worked out."""
+    """What a page shows beside the document, as far as it needs no row copies; all of it bounded.
+
+    Read on construction, so that it can be done while the row copies are worked out.
+    """
 
     def __init__(self, analysis: Analysis) -> None:
         """Read what DuckDB holds; from then on it is not touched."""
@@ -71,7 +66,7 @@ class Drawing:
         self._lags = ranks.lags(analysis)
 
     def closeup(self, layer_steps: pd.DataFrame | None) -> Closeup:
-        """The whole of it."""
+        """Everything. layer_steps: `Attribution.layer_steps`, where the trace has row copies."""
         return Closeup(
             series=_series(self._series, layer_steps),
             histogram=_histogram(layer_steps) if layer_steps is not None else None,

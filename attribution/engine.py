@@ -80,15 +80,17 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     return con
 
 
-#: What DuckDB keeps while others work, and what a kernel takes of memory until then, at most.
+#: What DuckDB keeps while others work.
 _MEMORY_ASIDE = 192 << 20
+#: A trace for whose kernels the limit has so many bytes each keeps its tables in memory: at 1 GiB
+#: up to ten million kernels. With 7.5 million the peak was 56 to 73 MB higher for it.
 _KERNEL_BYTES = 100
 
 
 def step_aside(con: duckdb.DuckDBPyConnection, kernels: int) -> None:
     """Have DuckDB move most of its tables to the spill folder: NumPy needs the memory next.
 
-    Where all of a trace of so many kernels fits into the limit, nothing is moved: that costs time.
+    A trace of few kernels stays where it is: moving it costs time, and its memory is not needed.
     """
     if kernels * _KERNEL_BYTES <= limits.memory_limit():
         return

@@ -21,7 +21,7 @@ from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.units import significant
 
 if TYPE_CHECKING:
-    from lanescope.attribution.attribute import Attribution
+    from lanescope.attribution.attribute import Analysis, Attribution
     from lanescope.attribution.closeup import Drawing
 
 REPORT = "report.html"
@@ -51,6 +51,13 @@ _MILD = ("warm-up", "short-names", "phases-inferred")
 _PICKS = {"median": "Median step", "p95": "95th percentile", "slowest": "Slowest"}
 
 
+def draw(analysis: Analysis) -> Drawing:
+    """Read what the page shows and the row copies do not change, for `write`."""
+    from lanescope.attribution.closeup import Drawing
+
+    return Drawing(analysis)
+
+
 def write(
     result: Attribution,
     folder: Path,
@@ -60,14 +67,12 @@ def write(
     """Write the page into `folder`.
 
     truth: a sidecar of exact counts; by default NAME.truth.json beside the trace, where it fits.
-    drawing: the close-up, where it was read while the row copies were worked out.
+    drawing: what `draw` gave, where it was called while the row copies were worked out.
     """
-    from lanescope.attribution.closeup import Drawing
-
     if result.document.summary is not None:
         (folder / REPORT).write_text(summary_page(result.document), encoding="utf-8")
         return
-    close = (drawing or Drawing(result.analysis)).closeup(result.layer_steps)
+    close = (drawing or draw(result.analysis)).closeup(result.layer_steps)
     page = attribution_page(result.document, close, _scorecard(result, truth))
     (folder / REPORT).write_text(page, encoding="utf-8")
 

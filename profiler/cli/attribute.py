@@ -20,7 +20,6 @@ from lanescope.profiler.cli.progress import progress
 from lanescope.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from lanescope.attribution.attribute import Analysis
     from lanescope.attribution.closeup import Drawing
     from lanescope.attribution.ingest import Staged
     from lanescope.attribution.summary.reading import Given
@@ -257,13 +256,7 @@ def _work_out(
 
     with contextlib.ExitStack() as stack:
         out = None if folder is None else stack.enter_context(writing(folder))
-        drawings: list[Drawing] = []
-
-        def draw(analysis: Analysis) -> None:
-            from lanescope.attribution.closeup import Drawing
-
-            drawings.append(Drawing(analysis))
-
+        drawn: list[Drawing] = []
         result = stack.enter_context(
             attribute(
                 source,
@@ -274,11 +267,11 @@ def _work_out(
                 given=asked.given,
                 api=asked.api,
                 ahead=out.begin if out else None,
-                meanwhile=draw if out else None,
+                meanwhile=(lambda a: drawn.append(attribution_page.draw(a))) if out else None,
             )
         )
         card = result.score(truth) if truth else None
         if out is not None:
             say("writing")
-            out.finish(result, lambda f: attribution_page.write(result, f, truth, *drawings))
+            out.finish(result, lambda f: attribution_page.write(result, f, truth, *drawn))
         return result.document, card

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import lanescope
-from lanescope.attribution.closeup import closeup
+from lanescope.attribution.closeup import Drawing
 from lanescope.schemas.documents.attribution import AttributionDocument
 from tests.conftest import trace_path
 
@@ -126,7 +126,7 @@ def test_a_line_says_how_far_a_rank_is_behind(
     longer = f'UPDATE {KERNEL} SET "end" = "end" + {SLOWER} WHERE {{second}} AND "end" = '
     path = plant(surgery("k1"), 700, longer + str(spans[5][1] + 700))
     with lanescope.attribute(path) as result:
-        first, second = closeup(result.analysis).lags
+        first, second = Drawing(result.analysis).closeup(None).lags
     assert first.start_ns == first.end_ns == [0] * len(spans)
     assert second.start_ns == [700] * len(spans)
     assert second.end_ns == [700] * 5 + [700 + SLOWER] + [700] * (len(spans) - 6)

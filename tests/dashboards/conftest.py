@@ -15,7 +15,7 @@ import pytest
 
 import lanescope
 from lanescope.attribution.attribute import Attribution
-from lanescope.attribution.closeup import closeup
+from lanescope.attribution.closeup import Drawing
 from lanescope.dashboards.figures.plain import Figure
 from lanescope.dashboards.pages import attribution_page
 from lanescope.schemas.documents.attribution import AttributionDocument
@@ -119,7 +119,7 @@ class Report:
 
 def report_of(result: Attribution, folder: Path) -> Report:
     """Write the page of an attribution."""
-    close = closeup(result.analysis, result.layer_steps)
+    close = Drawing(result.analysis).closeup(result.layer_steps)
     file = folder / "report.html"
     file.write_text(attribution_page.attribution_page(result.document, close), encoding="utf-8")
     return Report(file, result.document, close)
