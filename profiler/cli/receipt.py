@@ -26,4 +26,6 @@ def verify(folder: Path) -> None:
         raise UnusableInput(
             f"{folder}: {len(wrong)} file(s) differ from the manifest", "the folder was changed"
         )
-    click.echo(f"ok: {folder} is as its manifest says")
+    from lanescope.dashboards.terminal import console, sentence
+
+    sentence(console(), f"ok: {folder} is as its manifest says")
