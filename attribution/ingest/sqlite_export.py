@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.reader import Piece
+from lanescope.attribution.ingest.sqlite_pages import Layout, Leaves, PageFile, Unplain
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import Column, TableSpec
 
@@ -71,8 +72,11 @@ class SqliteExport:
         self._local = threading.local()
         self._open: list[Any] = []  # connections, each before its database
         self.bad_cells: dict[tuple[str, str], int] = {}
+        self._file: PageFile | None = None
         try:
             self.tables = self._table_names()
+            with suppress(Unplain):
+                self._file = PageFile(path)
         except BaseException:
             self.close()
             raise
@@ -92,6 +96,8 @@ class SqliteExport:
         """Let go of the file. No thread may be reading."""
         while self._open:
             self._open.pop(0).close()
+        if self._file is not None:
+            self._file.close()
 
     def _unreadable(self, exc: BaseException) -> UnusableInput:
         reason = str(exc).split(": ", 1)[-1].splitlines()[0]
@@ -171,7 +177,10 @@ class SqliteExport:
         damaged file.
         """
         try:
-            bounds = self._query(f"SELECT min(rowid), max(rowid) FROM {_name(present.source)}")
+            table = _name(present.source)  # asked for together, SQLite would read every row
+            bounds = self._query(
+                f"SELECT (SELECT min(rowid) FROM {table}), (SELECT max(rowid) FROM {table})"
+            )
         except _DB_ERRORS:  # a view has no row ids
             yield Piece(self.read(present))
             return
@@ -179,20 +188,22 @@ class SqliteExport:
         low, high = (bounds.column(i)[0].as_py() for i in (0, 1))
         if low is None:
             return
+        leaves, layout = self._leaves(present.source), self._layout(first_ones)
         with ThreadPoolExecutor(_READERS) as pool:
             pending: list[Future[Piece]] = []
 
             def piece(ids: range) -> Piece:
                 where = f" WHERE rowid >= {ids.start} AND rowid < {ids.stop}"
-                table = self._read(first_ones, where)
+                table = _decoded(leaves, layout, ids, first_ones)
+                if table is None:
+                    table = self._read(first_ones, where)
                 if not late:
                     return Piece(table)
                 whole = table.num_rows == len(ids)  # a position tells the row id
                 return Piece(table, partial(self._late, present, where, ids if whole else None))
 
             try:
-                for first in range(low, high + 1, ROWS_A_READ):
-                    ids = range(first, min(first + ROWS_A_READ, high + 1))
+                for ids in _cut(low, high, leaves):
                     pending.append(pool.submit(piece, ids))
                     if len(pending) >= _AHEAD:
                         yield pending.pop(0).result()
@@ -203,6 +214,33 @@ class SqliteExport:
             finally:
                 for future in pending:
                     future.cancel()
+
+    def _leaves(self, table: str) -> Leaves | None:
+        """Where the table's rows lie; None where only SQLite can find them."""
+        if self._file is None:
+            return None
+        root = self.scalar(
+            "SELECT coalesce(max(rootpage), 0) FROM sqlite_master"
+            f" WHERE type = 'table' AND name = {_text(table)}"
+        )
+        try:
+            return Leaves.of(self._file, root)
+        except Unplain:
+            return None
+
+    def _layout(self, present: Present) -> Layout | None:
+        """Where the columns lie in a record; None where a cell is not what SQLite makes of it."""
+        if not present.columns or any(c.text for c in present.spec.columns):
+            return None
+        declared = self._query(
+            f"SELECT name, upper(type), hidden, pk FROM pragma_table_xinfo({_text(present.source)})"
+        )
+        names, types, hidden, keys = (c.to_pylist() for c in declared.columns)
+        wanted = {column: names.index(source) for column, source in present.columns.items()}
+        # a key may be kept as the row id; a column of another affinity may turn integers into
+        # floats; hidden columns are not, or not always, in the record
+        plain = all("INT" in types[at] and not keys[at] for at in wanted.values())
+        return Layout(len(names), wanted) if plain and not any(hidden) else None
 
     def _late(
         self, present: Present, where: str, ids: range | None, columns: Sequence[str], rows: Ints
@@ -257,6 +295,27 @@ class SqliteExport:
                 self.bad_cells[key] = self.bad_cells.get(key, 0) + int(bad)
 
 
+def _cut(low: int, high: int, leaves: Leaves | None) -> Iterator[range]:
+    """The row ids from `low` to `high` in pieces."""
+    if leaves is not None:
+        yield from leaves.pieces(low, high, ROWS_A_READ)
+        return
+    for first in range(low, high + 1, ROWS_A_READ):
+        yield range(first, min(first + ROWS_A_READ, high + 1))
+
+
+def _decoded(
+    leaves: Leaves | None, layout: Layout | None, ids: range, present: Present
+) -> pa.Table | None:
+    """One piece read from its pages; None where SQLite has to read it."""
+    if leaves is None or layout is None:
+        return None
+    try:
+        return _typed(leaves.read(ids, layout), present)
+    except Unplain:
+        return None
+
+
 def _name(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
@@ -283,7 +342,7 @@ def _select(present: Present, guarded: bool) -> str:
             )
         else:
             cells.append(f"{cell} AS {_name(col.name)}")
-    return f"SELECT {', '.join(cells)} FROM {_name(present.source)}"
+    return f"SELECT {', '.join(cells or ['1'])} FROM {_name(present.source)}"
 
 
 def _well_typed(table: pa.Table, present: Present) -> bool:
