@@ -24,6 +24,14 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        now = path.stat()
+    except OSError:  # who opens it says so
+        return None
+    return now.st_size, now.st_mtime_ns, now.st_ino
+
+
 class Ahead:
     """A file's SHA-256, taken beside everything else; a call waits for it.
 
@@ -31,12 +39,13 @@ class Ahead:
     """
 
     def __init__(self, path: Path) -> None:
-        """Begin, with a file; a pipe would never end, and folders are quick."""
+        """Begin, with a file or a folder; a pipe would never end."""
         self._path = path
+        self._before = _identity(path)
         self._found: list[str] = []
         self._failed: list[OSError] = []
         self._thread = threading.Thread(target=self._take, daemon=True)
-        if path.is_file():
+        if path.is_file() or path.is_dir():
             self._thread.start()
 
     def __call__(self) -> str:
@@ -52,6 +61,11 @@ class Ahead:
     def done(self) -> bool:
         """Whether a call would not wait."""
         return not self._thread.is_alive()
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the path still is the same file, as large and as old, as at the beginning."""
+        return self._before is not None and self._before == _identity(self._path)
 
     def _take(self) -> None:
         try:

@@ -1,6 +1,7 @@
 """The cache of staged tables: one folder a source, bound to the source's content.
 
-`<root>/<sha256>-v<N>/` holds Parquet tables and, written last, `stage.json`. A folder is built
+`<root>/<sha256>-<bytes>-v<N>/` holds Parquet tables and, written last, `stage.json`. A source whose
+size no folder carries is not here, whatever its hash: nobody has to wait for it. A folder is built
 in a room of its own (see `attribution.rooms`) and renamed when it is whole, so a kill at any point
 leaves either nothing or a finished folder, and two processes may build the same one at once: the
 later one finds the name taken and throws its copy away.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import platformdirs
 from lanescope.attribution import rooms
 
 #: Raised when what is staged changes: older folders are then never read.
-STAGE_VERSION = 7
+STAGE_VERSION = 8
 STAMP = "stage.json"
 
 
@@ -42,9 +43,14 @@ def usable_root() -> Path | None:
     return path
 
 
-def folder(cache_root: Path, sha256: str) -> Path:
-    """Where the staged tables of the source with this SHA-256 lie."""
-    return cache_root / f"{sha256}-v{STAGE_VERSION}"
+def folder(cache_root: Path, sha256: str, size: int) -> Path:
+    """Where the staged tables of the source with this SHA-256 and as many bytes lie."""
+    return cache_root / f"{sha256}-{size}-v{STAGE_VERSION}"
+
+
+def may_hold(cache_root: Path, size: int) -> bool:
+    """Whether a source of this size was staged; only the hash tells whether it is the same."""
+    return any(cache_root.glob(f"*-{size}-v{STAGE_VERSION}"))
 
 
 def is_whole(path: Path) -> bool:
@@ -53,12 +59,13 @@ def is_whole(path: Path) -> bool:
 
 
 @contextmanager
-def building(target: Path) -> Iterator[Path]:
-    """A folder to build `target` in; on success it takes the name, otherwise it is removed."""
-    with rooms.room(target.parent, "staging") as room:
+def building(cache_root: Path, named: Callable[[], Path]) -> Iterator[Path]:
+    """A folder to build in; on success it takes the name `named`, otherwise it is removed."""
+    with rooms.room(cache_root, "staging") as room:
         work = room / "new"
         work.mkdir()
         yield work
+        target = named()
         try:
             work.rename(target)
         except OSError:

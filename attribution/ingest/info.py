@@ -14,8 +14,8 @@ from lanescope.attribution.ingest import cache
 class StageInfo:
     """What the stamp of a staged folder says."""
 
-    sha256: str
     kind: str
+    sha256: str = ""
     nsys_version: str = ""
     schema_version: str = ""
     options: dict[str, str] = field(default_factory=dict)
@@ -38,6 +38,10 @@ class StageInfo:
     def dump(self) -> str:
         """As JSON, for the stamp."""
         return json.dumps(self.__dict__, indent=1, sort_keys=True)
+
+    def save(self, folder: Path) -> None:
+        """Write the stamp: from here on the folder is whole."""
+        (folder / cache.STAMP).write_text(self.dump(), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> StageInfo:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lanescope.attribution import rooms
+from lanescope.attribution.digest import Ahead
 from lanescope.attribution.ingest import cache, source, stats_csv
 from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.source import Kind, Source
@@ -66,14 +66,14 @@ def open_trace(
     path: str | Path,
     use_cache: bool = True,
     say: Callable[[str], None] = _quiet,
-    digest: Callable[[], str] | None = None,
+    digest: Ahead | None = None,
     begins: Callable[[], None] = _nothing,
 ) -> Staged:
     """Stage a trace, or find it staged.
 
     `path` is a SQLite export (plain, .xz, .zst, .gz), a folder of Parquet tables, or an .nsys-rep;
     `digest` gives its SHA-256 where somebody is taking it already; `begins` is called before a
-    trace is staged in the cache, which takes a while.
+    trace is staged, which takes a while.
     Raises `UnusableInput`, in one line, for anything else.
     """
     src = source.recognise(Path(path))
@@ -86,63 +86,55 @@ def open_trace(
             f"{src.path}: a kernel summary, not a trace", "lanescope attribute reads it as such"
         )
     root = cache.usable_root() if use_cache else None
-    if root is None:
-        if use_cache:
-            log.warning("the cache folder %s cannot be written: staging anew", cache.root())
-        return stage_as(src, src, None, None, say)
-    return _stage_in_cache(src, root, say, digest, begins)
-
-
-def _stage_in_cache(
-    src: Source,
-    root: Path,
-    say: Callable[[str], None],
-    taken: Callable[[], str] | None,
-    begins: Callable[[], None],
-) -> Staged:
-    say("reading the source")
-    digest = taken() if taken else source.sha256(src.path)
-    target = cache.folder(root, digest)
-    if cache.is_whole(target):
-        return Staged(src, target, StageInfo.load(target), from_cache=True)
+    if root is None and use_cache:
+        log.warning("the cache folder %s cannot be written: staging anew", cache.root())
+    digest = digest or Ahead(src.path)
+    if root is not None and cache.may_hold(root, source.size(src.path)):
+        say("reading the source")
+        target = cache.folder(root, digest(), source.size(src.path))
+        if cache.is_whole(target):
+            return Staged(src, target, StageInfo.load(target), from_cache=True)
     begins()
     return stage_as(src, src, digest, root, say)
 
 
 def stage_as(
-    read: Source, shown: Source, digest: str | None, root: Path | None, say: Callable[[str], None]
+    read: Source, shown: Source, digest: Ahead, root: Path | None, say: Callable[[str], None]
 ) -> Staged:
     """Stage what `read` holds under the name and hash of `shown`; without `root`, for one call."""
-    if root is not None and digest is not None:
-        target = cache.folder(root, digest)
-        with cache.building(target) as work:
-            _build(read, work, digest, say)
+    if root is not None:
+        target = root
+
+        def named() -> Path:
+            nonlocal target
+            target = cache.folder(root, digest(), source.size(shown.path))
+            return target
+
+        with cache.building(root, named) as work:
+            _build(read, shown, work, digest, say)
         return Staged(shown, target, StageInfo.load(target), from_cache=False)
     room = rooms.make(Path(tempfile.gettempdir()), "staging")
     work = room / "new"
     try:
         work.mkdir()
-        _build(read, work, digest, say)
+        _build(read, shown, work, digest, say)
     except BaseException:
         rooms.remove(room)
         raise
     return Staged(shown, work, StageInfo.load(work), from_cache=False, _temporary=room)
 
 
-def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], None]) -> None:
+def _build(
+    src: Source, shown: Source, work: Path, digest: Ahead, say: Callable[[str], None]
+) -> None:
     from lanescope.attribution.ingest.stage import stage  # slow: not where a trace is staged
 
-    before = src.path.stat()
     unpacked = work / "unpacked.sqlite"
     try:
-        with ThreadPoolExecutor(1) as pool:
-            hashing = pool.submit(source.sha256, src.path) if digest is None else None
-            reader = _reader(src, unpacked, say)
-            info = StageInfo(sha256=digest or "", kind=src.kind.value)
-            if hashing is not None:
-                info.sha256 = hashing.result()
-            with closing(reader):
-                stage(reader, work, info, say)
+        info = StageInfo(kind=src.kind.value)
+        with closing(_reader(src, unpacked, say)) as reader:
+            stage(reader, work, info, say)
+        info.sha256 = digest()
     except OSError as exc:
         if exc.errno == 28:  # ENOSPC
             raise UnusableInput(
@@ -152,8 +144,9 @@ def _build(src: Source, work: Path, digest: str | None, say: Callable[[str], Non
         raise
     finally:
         unpacked.unlink(missing_ok=True)
-    if not source.same_file(src.path, before):
-        raise UnusableInput(f"{src.path}: changed while it was read", "run again")
+    if not digest.unchanged:
+        raise UnusableInput(f"{shown.path}: changed while it was read", "run again")
+    info.save(work)
 
 
 def _reader(src: Source, unpacked: Path, say: Callable[[str], None]) -> Reader:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lanescope.attribution import rooms
+from lanescope.attribution.digest import Ahead
 from lanescope.attribution.ingest import cache, opening, source
 from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.opening import Staged
@@ -55,10 +56,12 @@ def _installed() -> list[str]:
 
 def export_report(src: Source, use_cache: bool, say: Callable[[str], None]) -> Staged:
     """Export a report to SQLite and open the export. The cache is bound to the report's content."""
-    digest = source.sha256(src.path)
+    digest = Ahead(src.path)
     root = cache.usable_root() if use_cache else None
-    if root is not None and cache.is_whole(target := cache.folder(root, digest)):
-        return opening.Staged(src, target, StageInfo.load(target), from_cache=True)
+    if root is not None:
+        target = cache.folder(root, digest(), source.size(src.path))
+        if cache.is_whole(target):
+            return opening.Staged(src, target, StageInfo.load(target), from_cache=True)
     nsys = find_nsys()
     with rooms.room(root or Path(tempfile.gettempdir()), "export") as room:
         say(f"exporting with {nsys}")

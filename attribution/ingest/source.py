@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
-from lanescope.attribution.digest import sha256
 from lanescope.schemas.errors import UnusableInput
 
-__all__ = ["Kind", "Source", "recognise", "same_file", "sha256", "unpack"]
+__all__ = ["Kind", "Source", "recognise", "size", "unpack"]
 
 _CHUNK = 1 << 20
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -201,11 +199,7 @@ def unpack(source: Source, target: Path) -> None:
         raise _damaged(source.path, source.packing, exc) from exc
 
 
-def same_file(path: Path, before: os.stat_result) -> bool:
-    """Whether `path` still is what it was when `before` was taken (size, time, inode)."""
-    now = path.stat()
-    return (now.st_size, now.st_mtime_ns, now.st_ino) == (
-        before.st_size,
-        before.st_mtime_ns,
-        before.st_ino,
-    )
+def size(path: Path) -> int:
+    """The bytes that `sha256` reads: a file's, or those of a folder's Parquet files."""
+    files = path.glob("*.parquet") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)

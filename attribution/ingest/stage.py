@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lanescope.attribution import engine
-from lanescope.attribution.ingest import cache, encoding, ids
+from lanescope.attribution.ingest import encoding, ids
 from lanescope.attribution.ingest.devices import DeviceMap, device_map
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.info import StageInfo
@@ -96,7 +96,7 @@ class Processes:
 
 
 def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], None]) -> None:
-    """Write every staged table of `reader` into `folder`, and its stamp last.
+    """Write every staged table of `reader` into `folder`, and note in `info` what the stamp says.
 
     Raises `UnusableInput` when there is no kernel table to speak of or a column that nothing can
     replace is missing.
@@ -132,7 +132,7 @@ def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], No
     _stage_names(folder, used, strings)
     _read_enums(reader, info)
     _stage_work(folder, info)
-    _finish(reader, folder, info, processes, devices)
+    _finish(reader, info, processes, devices)
 
 
 def _read_meta(reader: Reader, info: StageInfo) -> None:
@@ -608,9 +608,7 @@ def _stage_names(folder: Path, used: _Used, strings: _Strings) -> None:
     )
 
 
-def _finish(
-    reader: Reader, folder: Path, info: StageInfo, processes: Processes, devices: DeviceMap
-) -> None:
+def _finish(reader: Reader, info: StageInfo, processes: Processes, devices: DeviceMap) -> None:
     names = {}
     table = reader.table(table_specs()["processes"])
     if table is not None:
@@ -630,7 +628,6 @@ def _finish(
     info.bad_cells = [
         {"table": t, "column": c, "cells": n} for (t, c), n in sorted(reader.bad_cells.items())
     ]
-    (folder / cache.STAMP).write_text(info.dump(), encoding="utf-8")
 
 
 def _read_enums(reader: Reader, info: StageInfo) -> None:

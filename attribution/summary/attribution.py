@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lanescope.attribution.ingest import source, stats_csv
+from lanescope.attribution.digest import sha256
+from lanescope.attribution.ingest import stats_csv
 from lanescope.attribution.rules import profile as profiles
 from lanescope.attribution.rules.profile import Profile, profile_hash
 from lanescope.attribution.summary.reading import Given, Reading, read
@@ -22,7 +23,7 @@ def attribute_summary(
     Raises `UnusableInput`, `NoDeviceActivity`, and `UsageError` for an unknown profile.
     """
     reading, rules = _read(path, profile, given, api)
-    return document(reading, path, source.sha256(path), profile_hash(rules))
+    return document(reading, path, sha256(path), profile_hash(rules))
 
 
 def _read(

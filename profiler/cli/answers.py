@@ -1,7 +1,7 @@
 """Kept answers: the folder of an attribution, for when the same is asked of the same trace again.
 
-An answer lies beside the staged tables of its source: `<cache>/<sha256>-v<N>/answer-<question>/`.
-Only the last answer of a source is kept; `lanescope cache clear` removes it with the staged tables.
+An answer lies beside the staged tables of its source: `answer-<question>/` in their folder. Only
+the last answer of a source is kept; `lanescope cache clear` removes it with the staged tables.
 What makes two questions the same stands in `attribution.question`.
 """
 

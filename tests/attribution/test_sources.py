@@ -224,6 +224,24 @@ def test_a_kill_at_any_point_leaves_the_next_run_right(
     assert not list(tmp_path.glob(".*")), "the next run clears up after the dead"
 
 
+def test_a_source_that_changes_while_it_is_read_is_refused(
+    unpacked: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash is taken beside the reading: they may be of different files."""
+    monkeypatch.setenv("LANESCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "trace.sqlite"
+    shutil.copy(unpacked("k1"), path)
+    other = tmp_path / "other.sqlite"
+    shutil.copy(unpacked("k1"), other)
+
+    def swap() -> None:
+        other.replace(path)
+
+    with pytest.raises(UnusableInput, match="changed while it was read"):
+        open_trace(path, begins=swap)
+    assert not list((tmp_path / "cache").iterdir())
+
+
 def test_two_processes_may_stage_the_same_trace_at_once(
     unpacked: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k1_totals: tuple[int, int]
 ) -> None:
@@ -233,7 +251,9 @@ def test_two_processes_may_stage_the_same_trace_at_once(
     assert [c.wait() for c in children] == [0, 0, 0]
     assert [e.name for e in tmp_path.iterdir()] == [
         cache.folder(
-            tmp_path, json.loads(next(tmp_path.glob("*/stage.json")).read_text())["sha256"]
+            tmp_path,
+            json.loads(next(tmp_path.glob("*/stage.json")).read_text())["sha256"],
+            path.stat().st_size,
         ).name
     ]
     assert kernels(path) == k1_totals
