@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 from lanescope.attribution import engine
@@ -125,13 +126,16 @@ def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], No
             read = pool.submit(lambda: [reader.table(specs[n]) for n in _AFTER_KERNELS])
             used = _stage_kernels(reader, kernels, folder, info, processes, launches, devices)
             read.result()
-    _stage_ops(reader, folder, info, processes, launches, devices)
-    say("reading ranges and graph nodes")
-    _stage_ranges(reader, folder, info, strings, processes)
-    _stage_graph_nodes(reader, folder, info, processes)
-    _stage_names(folder, used, strings)
-    _read_enums(reader, info)
-    _stage_work(folder, info)
+    with engine.connect(folder) as con, ThreadPoolExecutor(1) as pool:
+        summed = pool.submit(_sum_kernels, con, folder)
+        _stage_ops(reader, folder, info, processes, launches, devices)
+        say("reading ranges and graph nodes")
+        _stage_ranges(reader, folder, info, strings, processes)
+        _stage_graph_nodes(reader, folder, info, processes)
+        _stage_names(folder, used, strings)
+        _read_enums(reader, info)
+        summed.result()
+        _stage_work(con, folder, info)
     _finish(reader, info, processes, devices)
 
 
@@ -642,12 +646,16 @@ def _read_enums(reader: Reader, info: StageInfo) -> None:
             }
 
 
-def _stage_work(folder: Path, info: StageInfo) -> None:
+def _sum_kernels(con: DuckDBPyConnection, folder: Path) -> None:
+    """Sum up the kernels of every launch, which need not wait for the other tables."""
+    con.read_parquet(str(folder / "kernels.parquet")).create_view("kernels")
+    engine.run(con, "stage/kernel_work")
+
+
+def _stage_work(con: DuckDBPyConnection, folder: Path, info: StageInfo) -> None:
     """Sum up the device work of every launch; it depends on no profile."""
     kinds = {name: int(number) for number, name in info.enums.get("copy_kind", {}).items()}
-    with engine.connect(folder) as con:
-        for table in ("kernels", "ops"):
-            con.read_parquet(str(folder / f"{table}.parquet")).create_view(table)
-        engine.set_variable(con, "host_to_device", kinds.get("CUDA_MEMCPY_KIND_HTOD", 1))
-        engine.run(con, "stage/work")
-        encoding.write(con.table("work").to_arrow_table(), folder / "work.parquet")
+    con.read_parquet(str(folder / "ops.parquet")).create_view("ops")
+    engine.set_variable(con, "host_to_device", kinds.get("CUDA_MEMCPY_KIND_HTOD", 1))
+    engine.run(con, "stage/work")
+    encoding.write(con.table("work").to_arrow_table(), folder / "work.parquet")

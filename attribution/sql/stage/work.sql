@@ -9,25 +9,9 @@
 --   print_names   the same over names alone
 --   blocks        thread blocks launched
 --   copies_h2d    host-to-device copies; memops: all memcpy and memset rows; blocks_traced: graphs
--- reads: kernels, ops
+-- reads: kernel_work, ops
 CREATE OR REPLACE TEMP VIEW work AS
-WITH by_kernel AS (
-    SELECT
-        launch,
-        any_value(process) AS process,
-        count(*) AS kernels,
-        CAST(sum(end_ns - start_ns) AS BIGINT) AS gpu_ns,
-        min(start_ns) AS gpu_start_ns,
-        max(end_ns) AS gpu_end_ns,
-        coalesce(min(graph_node) FILTER (graph_node > 0), 0) AS graph,
-        CAST(sum(hash(name, grid_x, grid_y, grid_z) >> 24) AS BIGINT) AS print,
-        CAST(sum(hash(name) >> 24) AS BIGINT) AS print_names,
-        CAST(sum(grid_x * grid_y * grid_z) AS BIGINT) AS blocks
-    FROM kernels
-    WHERE launch >= 0
-    GROUP BY launch
-),
-by_op AS (
+WITH by_op AS (
     SELECT
         launch,
         any_value(process) AS process,
@@ -57,6 +41,6 @@ SELECT
     coalesce(o.memops, 0) AS memops,
     coalesce(o.copies_h2d, 0) AS copies_h2d,
     coalesce(o.blocks_traced, 0) AS blocks_traced
-FROM by_kernel AS k
+FROM kernel_work AS k
 FULL JOIN by_op AS o USING (launch)
 ORDER BY launch;
