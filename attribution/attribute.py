@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from lanescope.schemas.errors import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lanescope.attribution.copies.results import CopiesResult
+    from lanescope.attribution.copies.results import CopiesResult, Learned
 
 #: The bucket of graphs traced as one block: time whose kernels the trace does not hold.
 GRAPH_BLOCKS = "graph_blocks"
@@ -51,6 +51,10 @@ Say = Callable[[str], None]
 
 def _quiet(_text: str) -> None:
     """Progress goes nowhere unless somebody asks for it."""
+
+
+def _nothing(_analysis: Analysis) -> None:
+    """Nobody waits for the kernels' places."""
 
 
 @dataclass
@@ -102,8 +106,11 @@ def analyse(
     window: str = "",
     use_cache: bool = True,
     say: Say = _quiet,
+    placed: Callable[[Analysis], None] = _nothing,
 ) -> Analysis:
     """Stage a trace, unless it is, and run every SQL module over it. Close the result when done.
+
+    placed: called when every kernel has its place, before the sums over them.
 
     Raises `UnusableInput` for what is no trace, `NoDeviceActivity` for a trace without GPU work,
     `UsageError` for a window or profile that does not fit, `InternalError` if conservation broke.
@@ -131,20 +138,22 @@ def analyse(
         host = replace(host, work={name: host.work[name] for name in ("kernels", "gpu_ns")})
         _register(con, staged, host, phased, flags, functions, chosen)
         say("summing up kernels")
-        for module in MODULES:
-            engine.run(con, module)
         result = Analysis(con, staged, chosen, host, phased, steps, flags, words, spill)
+        for module in PLACED:
+            engine.run(con, module)
+        placed(result)
+        for module in SUMS:
+            engine.run(con, module)
         _check_conservation(result)
         undo.pop_all()
     return result
 
 
-#: In the order in which they read one another.
-MODULES = (
-    "kernels/kernel_segments",
-    "kernels/kernel_rows",
+#: Modules that say where each kernel belongs, in the order in which they read one another.
+PLACED = ("kernels/kernel_segments", "kernels/kernel_rows", "kernels/crowd")
+#: Modules that sum up.
+SUMS = (
     "kernels/facts",
-    "kernels/crowd",
     "kernels/gains",
     "phases/phases",
     "steps/steps",
@@ -392,7 +401,7 @@ def attribute(
     Raises the errors of `analyse`.
     """
     from lanescope.attribution import ranks
-    from lanescope.attribution.copies.results import prepare
+    from lanescope.attribution.copies.results import finish, prepare
     from lanescope.attribution.results import document
 
     if not isinstance(path, Staged) and is_summary(Path(path)):
@@ -405,26 +414,40 @@ def attribute(
             "--steps, --layers, --requests and --api are for a kernel summary",
             "leave them out: a timeline is counted, not divided",
         )
-    analysis = analyse(path, profile=profile, window=window, use_cache=use_cache, say=say)
-    try:
+    learning: list[Future[Learned]] = []
+
+    def learn(analysis: Analysis) -> None:
+        say("reading the row copies")
+        learning.append(pool.submit(prepare(analysis)))
+
+    def learn_early(analysis: Analysis) -> None:
+        if not engine.is_large(_kernels(analysis)):
+            learn(analysis)
+
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as undo:  # NumPy here, DuckDB there
+        analysis = analyse(
+            path, profile=profile, window=window, use_cache=use_cache, say=say, placed=learn_early
+        )
+        undo.callback(analysis.close)
         if ahead is not None:
             ahead(analysis)
-        say("reading the row copies")
-        work_out = prepare(analysis)
-        with ThreadPoolExecutor(1) as pool:  # NumPy here, DuckDB there
-            found = pool.submit(work_out)
-            doc = document(analysis)
-            ranks.add(analysis, doc)
-            if meanwhile is not None:
-                meanwhile(analysis)
-            copies = found.result()
+        if not learning:
+            engine.step_aside(analysis.con)
+            learn(analysis)
+        doc = document(analysis)
+        ranks.add(analysis, doc)
+        if meanwhile is not None:
+            meanwhile(analysis)
+        copies = finish(analysis, learning[0].result())
         doc.misses, doc.link, doc.model = copies.misses, copies.link, copies.model
         doc.warnings += copies.warnings
         doc.abstained += copies.abstained
-        return Attribution(analysis, doc, copies)
-    except BaseException:
-        analysis.close()
-        raise
+        undo.pop_all()
+    return Attribution(analysis, doc, copies)
+
+
+def _kernels(analysis: Analysis) -> int:
+    return analysis.staged.info.rows.get("kernels", 0)
 
 
 def measured_array(analysis: Analysis) -> np.ndarray:

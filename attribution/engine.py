@@ -87,13 +87,16 @@ _MEMORY_ASIDE = 192 << 20
 _KERNEL_BYTES = 100
 
 
-def step_aside(con: duckdb.DuckDBPyConnection, kernels: int) -> None:
+def is_large(kernels: int) -> bool:
+    """Whether the tables of a trace and what NumPy needs do not fit into memory at once."""
+    return kernels * _KERNEL_BYTES > limits.memory_limit()
+
+
+def step_aside(con: duckdb.DuckDBPyConnection) -> None:
     """Have DuckDB move most of its tables to the spill folder: NumPy needs the memory next.
 
-    A trace of few kernels stays where it is: moving it costs time, and its memory is not needed.
+    For a trace that is large alone: moving it costs time.
     """
-    if kernels * _KERNEL_BYTES <= limits.memory_limit():
-        return
     least = min(_MEMORY_ASIDE, limits.memory_limit())
     con.execute(f"SET memory_limit = '{least >> 20}MiB'")
 

@@ -31,13 +31,12 @@ _BATCH = 1 << 20
 class CopyTables:
     """`launches`: one row a copy of a verification step; `memory`: one row a host copy; `busy`:
 
-    share of each copy's time in which other kernels ran; `elsewhere`: copies of other phases.
+    share of each copy's time in which other kernels ran.
     """
 
     launches: pd.DataFrame
     memory: pd.DataFrame
     busy: Floats
-    elsewhere: dict[str, int]
 
     def take_launches(self) -> pd.DataFrame:
         """Hand the launches over, so that they can be freed when they have been read."""
@@ -62,7 +61,10 @@ def stated(analysis: Analysis) -> Stated:
 
 
 def load(analysis: Analysis) -> CopyTables | None:
-    """The tables of an analysis; None when no verification step holds a row copy."""
+    """The tables of an analysis; None when no kernel copies rows.
+
+    They need the modules `attribute.PLACED` alone.
+    """
     con = analysis.con
     pattern = re.compile(analysis.profile.row_copies.pattern)
     names = con.execute("SELECT name, function FROM buckets_of_names").fetchall()
@@ -71,22 +73,25 @@ def load(analysis: Analysis) -> CopyTables | None:
         return None
     con.register("copy_names", pa.table({"name": pa.array(copies, pa.int64())}))
     _register_kinds(analysis)
-    for module in ("launches", "between", "beside", "memory", "elsewhere"):
+    for module in ("launches", "between", "beside", "memory"):
         engine.run(con, f"copies/{module}")
-    elsewhere = {
-        str(phase): int(count)
-        for phase, count in con.execute("SELECT phase, launches FROM copy_elsewhere").fetchall()
-    }
     launches = _frame(con.table("copy_launches"), order="kernel")
     if launches.empty:
-        return CopyTables(launches, pd.DataFrame(), np.zeros(0), elsewhere)
+        return CopyTables(launches, pd.DataFrame(), np.zeros(0))
     if launches.layer.isna().any():  # else the layers tell the structure, and this costs a sort
         between = _frame(con.table("copy_between"))
         launches = launches.merge(between, on="kernel", how="left", validate="one_to_one")
     beside = _frame(con.table("copy_beside"))
     busy = traffic.busy_share(launches, beside)
     launches = launches.drop(columns=["own_process", "stream", "segment", "kernel"])
-    return CopyTables(launches, _frame(con.table("copy_memory")), busy, elsewhere)
+    return CopyTables(launches, _frame(con.table("copy_memory")), busy)
+
+
+def elsewhere(analysis: Analysis) -> dict[str, int]:
+    """Row copies outside the verification steps, by phase; after `load` found row copies."""
+    engine.run(analysis.con, "copies/elsewhere")
+    found = analysis.con.execute("SELECT phase, launches FROM copy_elsewhere").fetchall()
+    return {str(phase): int(count) for phase, count in found}
 
 
 def _frame(rows: duckdb.DuckDBPyRelation, order: str = "") -> pd.DataFrame:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from lanescope.attribution import engine
 from lanescope.attribution.copies import aggregate, link, traffic
 from lanescope.attribution.copies.aggregate import Reading
 from lanescope.attribution.copies.estimate import Group, Stated, groups, tensor_names
-from lanescope.attribution.copies.load import CopyTables, load
+from lanescope.attribution.copies.load import CopyTables, elsewhere, load
 from lanescope.attribution.copies.load import stated as stated_by
 from lanescope.attribution.copies.mixture import Floats
 from lanescope.attribution.frames import steps_frame
@@ -58,31 +57,31 @@ class CopiesResult:
     abstained: list[Abstention] = field(default_factory=list)
 
 
-def prepare(analysis: Analysis) -> Callable[[], CopiesResult]:
-    """Load the row copies of an analysed trace; what is returned works them out.
+@dataclass
+class Learned:
+    """What the row copies alone say: `result` without what needs the rest of the trace."""
 
-    That needs DuckDB no more, so another thread may do it.
+    result: CopiesResult
+    groups: list[Group] = field(default_factory=list)
+    reads: list[Reading] = field(default_factory=list)
+    #: whether some kernel copies rows, and some do so in a verification step
+    any_copies: bool = True
+    in_steps: bool = True
+
+
+def prepare(analysis: Analysis) -> Callable[[], Learned]:
+    """Load the row copies of a trace whose kernels are placed; what is returned learns from them.
+
+    That needs DuckDB no more, so another thread may do it. `finish` makes the result of it.
     """
-    engine.step_aside(analysis.con, analysis.staged.info.rows.get("kernels", 0))
     tables = load(analysis)
     if tables is None or tables.launches.empty:
-        why = _no_copies(analysis, tables)
-        return lambda: CopiesResult(abstained=[CopyAbstained.MISSES.because(why)])
-    return partial(summarize, tables, stated_by(analysis), steps_frame(analysis))
+        return partial(Learned, CopiesResult(), any_copies=tables is not None, in_steps=False)
+    return partial(learn, tables, stated_by(analysis))
 
 
-def _no_copies(analysis: Analysis, tables: CopyTables | None) -> str:
-    pattern = analysis.profile.row_copies.pattern
-    if tables is not None and tables.elsewhere:
-        return f"kernels that move rows ({pattern}) lie in no verification step"
-    return f"no kernel in the trace moves rows ({pattern})"
-
-
-def summarize(tables: CopyTables, stated: Stated, steps: pd.DataFrame) -> CopiesResult:
-    """Estimate and aggregate. `steps`: one row a (step, device) as in steps.parquet.
-
-    Everything that cannot be told is left out and named in `abstained`.
-    """
+def learn(tables: CopyTables, stated: Stated) -> Learned:
+    """Estimate and aggregate; everything that cannot be told is left out and named."""
     out = CopiesResult()
     found = groups(tables.take_launches(), tables.memory, tables.take_busy(), stated)
     found = [g for g in found if _picked(g).any()]
@@ -91,17 +90,32 @@ def summarize(tables: CopyTables, stated: Stated, steps: pd.DataFrame) -> Copies
         out.abstained += [
             a.because(why) for a in (CopyAbstained.MISSES, CopyAbstained.LINK, CopyAbstained.MODEL)
         ]
-        return out
+        return Learned(out)
     reads = [aggregate.reading(g) for g in found]
     picks = [_picked(g) for g in found]
-    out.misses = _misses(found, reads, picks, stated, tables)
+    out.misses = _misses(found, reads, picks, stated)
     out.link = _link(found, picks, stated, traffic.plain_copy_rate(tables.memory))
     out.layer_steps = layer_step_frame(found, stated)
     out.means = np.concatenate([r.mean for r in reads])
-    _notices(out, found, stated)
-    from lanescope.attribution.copies import costmodel
+    return Learned(out, found, reads)
 
-    costmodel.attach(out, found, reads, steps)
+
+def finish(analysis: Analysis, learned: Learned) -> CopiesResult:
+    """The result, with copies of other phases and what a miss costs a step."""
+    out = learned.result
+    others = elsewhere(analysis) if learned.any_copies else {}
+    if not learned.in_steps:
+        pattern = analysis.profile.row_copies.pattern
+        why = f"no kernel in the trace moves rows ({pattern})"
+        if others:
+            why = f"kernels that move rows ({pattern}) lie in no verification step"
+        out.abstained.append(CopyAbstained.MISSES.because(why))
+    if out.misses is not None:
+        out.misses.outside_decode = others
+        _notices(out, learned.groups, stated_by(analysis))
+        from lanescope.attribution.copies import costmodel
+
+        costmodel.attach(out, learned.groups, learned.reads, steps_frame(analysis))
     return out
 
 
@@ -118,7 +132,6 @@ def _misses(
     reads: list[Reading],
     picks: list[np.ndarray],
     stated: Stated,
-    tables: CopyTables,
 ) -> Misses:
     whole = aggregate.mean(reads, picks)
     main = max(range(len(found)), key=lambda i: picks[i].sum())
@@ -167,7 +180,7 @@ def _misses(
                 )
             )
         ),
-        outside_decode=tables.elsewhere,
+        outside_decode={},
     )
 
 
