@@ -148,7 +148,7 @@ def command(
         return many.run(plan, out, as_json, plain)
     trace = traces[0]
     gc.disable()  # much is made here, and little of it in cycles
-    ctx.call_on_close(gc.enable)
+    ctx.call_on_close(_collect_again)
     digest = Ahead(trace)
     from lanescope.attribution.folders import check_target, default_folder
 
@@ -172,6 +172,13 @@ def command(
         sentence(con, f"Written to {folder}/: open {folder}/report.html")
     withheld = {a.what for a in document.abstained}
     return ExitCode.ABSTAINED if withheld & set(require) else ExitCode.DONE
+
+
+def _collect_again() -> None:
+    """Enable the collection of cycles, for what is made from now on."""
+    gc.freeze()  # and unfreeze: what is there counts as old, and is not looked through at once
+    gc.unfreeze()
+    gc.enable()
 
 
 def _given(steps: int | None, layers: int | None, requests: int | None) -> Given | None:

@@ -6,6 +6,8 @@ completion are quick. This is the only place where an error becomes an exit code
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import logging
 import os
@@ -114,6 +116,8 @@ def main(argv: list[str] | None = None) -> Any:
     """Run the command line and exit with its documented code."""
     keep_freed_memory()
     args = sys.argv[1:] if argv is None else argv
+    if argv is None:  # the process ends with this call: looking for cycles then is time lost
+        atexit.register(gc.freeze)
     # --debug and --plain are welcome after the verb too.
     for option in ("--debug", "--plain"):
         if option in args:
