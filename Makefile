@@ -20,6 +20,7 @@ $(VENV)/.run: setup.cfg pyproject.toml
 	  { echo "the venv module is missing: apt-get install python3-venv" >&2; exit 2; }
 	@echo "installing lanescope into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m compileall -q attribution captures dashboards lanescope profiler schemas
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
