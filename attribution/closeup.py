@@ -111,16 +111,12 @@ def _missed_by_step(layer_steps: Any) -> dict[tuple[int, int], Any]:
 
 
 def _binned(missed: Any, rows: list[dict[str, Any]]) -> list[float] | None:
+    """The mean of a series by step, which is sorted, over the steps of each row."""
     if missed is None:
         return None
-    out = []
-    for row, after in zip(rows, [*rows[1:], None], strict=True):
-        inside = missed.index >= row["step"]
-        if after is not None:
-            inside &= missed.index < after["step"]
-        part = missed[inside]
-        out.append(round(float(part.mean()), 4) if len(part) else 0.0)
-    return out
+    begins = np.searchsorted(missed.index.to_numpy(), [row["step"] for row in rows])
+    parts = np.split(missed.to_numpy(), begins)[1:]
+    return [round(float(part.mean()), 4) if len(part) else 0.0 for part in parts]
 
 
 def _histogram(layer_steps: Any) -> CopyHistogram | None:
