@@ -137,11 +137,11 @@ def analyse(
         # finding phases is done: what only that read makes room
         host = replace(host, work={name: host.work[name] for name in ("kernels", "gpu_ns")})
         _register(con, staged, host, phased, flags, functions, chosen)
-        say("summing up kernels")
         result = Analysis(con, staged, chosen, host, phased, steps, flags, words, spill)
         for module in PLACED:
             engine.run(con, module)
         placed(result)
+        say("summing up kernels")
         for module in SUMS:
             engine.run(con, module)
         _check_conservation(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 _CHUNK = 1 << 20
@@ -13,7 +14,7 @@ def sha256(path: Path) -> str:
     """The SHA-256 of a file, or of a folder's Parquet files by name and content."""
     digest = hashlib.sha256()
     if path.is_dir():
-        for part in sorted(path.glob("*.parquet")):
+        for part in _parts(path):
             digest.update(part.name.encode() + b"\x00" + bytes.fromhex(sha256(part)))
         return digest.hexdigest()
     with path.open("rb", buffering=0) as fh:
@@ -24,12 +25,28 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _identity(path: Path) -> tuple[int, int, int] | None:
+def _parts(path: Path) -> list[Path]:
+    """The files that make a source: itself, or a folder's Parquet files in order of name."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """Which file, and whether its bytes may be others: for each part of a source."""
+
+    name: str
+    size: int
+    modified_ns: int
+    inode: int
+
+
+def _identity(path: Path) -> tuple[_Identity, ...]:
+    """Nothing for what cannot be looked at: who opens it says so."""
     try:
-        now = path.stat()
-    except OSError:  # who opens it says so
-        return None
-    return now.st_size, now.st_mtime_ns, now.st_ino
+        found = [(part.name, part.stat()) for part in _parts(path)]
+    except OSError:
+        return ()
+    return tuple(_Identity(name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in found)
 
 
 class Ahead:
@@ -64,8 +81,13 @@ class Ahead:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the path still is the same file, as large and as old, as at the beginning."""
-        return self._before is not None and self._before == _identity(self._path)
+        """Whether the path still is the same files, as large and as old, as at the beginning."""
+        return bool(self._before) and self._before == _identity(self._path)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source at the beginning."""
+        return sum(part.size for part in self._before)
 
     def _take(self) -> None:
         try:

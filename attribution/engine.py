@@ -83,7 +83,7 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
 #: What DuckDB keeps while others work.
 _MEMORY_ASIDE = 192 << 20
 #: A trace for whose kernels the limit has so many bytes each keeps its tables in memory: at 1 GiB
-#: up to ten million kernels. With 7.5 million the peak was 56 to 73 MB higher for it.
+#: up to ten million kernels.
 _KERNEL_BYTES = 100
 
 
@@ -95,7 +95,7 @@ def is_large(kernels: int) -> bool:
 def step_aside(con: duckdb.DuckDBPyConnection) -> None:
     """Have DuckDB move most of its tables to the spill folder: NumPy needs the memory next.
 
-    For a trace that is large alone: moving it costs time.
+    Only for a large trace: moving it costs time.
     """
     least = min(_MEMORY_ASIDE, limits.memory_limit())
     con.execute(f"SET memory_limit = '{least >> 20}MiB'")

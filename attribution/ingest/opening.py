@@ -1,7 +1,7 @@
 """Open a source: hash it, find or build its staged tables, hand out the folder.
 
-The cache is keyed by the SHA-256 of the source's bytes, taken anew at every call: a file that was
-replaced, or touched, or renamed cannot be mistaken for another.
+The cache is keyed by the SHA-256 of the source's bytes, taken anew at every call, and by their
+number: a file that was replaced, or touched, or renamed cannot be mistaken for another.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def open_trace(
     if src.kind is Kind.REPORT:
         from lanescope.attribution.ingest.report import export_report
 
-        return export_report(src, use_cache, say)
+        return export_report(src, use_cache, say, digest or Ahead(src.path), begins)
     if src.kind is Kind.STATS_CSV and stats_csv.TIMELINE not in stats_csv.kinds(src.path):
         raise UnusableInput(
             f"{src.path}: a kernel summary, not a trace", "lanescope attribute reads it as such"
@@ -89,9 +89,9 @@ def open_trace(
     if root is None and use_cache:
         log.warning("the cache folder %s cannot be written: staging anew", cache.root())
     digest = digest or Ahead(src.path)
-    if root is not None and cache.may_hold(root, source.size(src.path)):
+    if root is not None and cache.may_hold(root, digest.size):
         say("reading the source")
-        target = cache.folder(root, digest(), source.size(src.path))
+        target = cache.folder(root, digest(), digest.size)
         if cache.is_whole(target):
             return Staged(src, target, StageInfo.load(target), from_cache=True)
     begins()
@@ -107,7 +107,7 @@ def stage_as(
 
         def named() -> Path:
             nonlocal target
-            target = cache.folder(root, digest(), source.size(shown.path))
+            target = cache.folder(root, digest(), digest.size)
             return target
 
         with cache.building(root, named) as work:
@@ -135,6 +135,9 @@ def _build(
         with closing(_reader(src, unpacked, say)) as reader:
             stage(reader, work, info, say)
         info.sha256 = digest()
+        if not digest.unchanged:
+            raise UnusableInput(f"{shown.path}: changed while it was read", "run again")
+        info.save(work)
     except OSError as exc:
         if exc.errno == 28:  # ENOSPC
             raise UnusableInput(
@@ -144,9 +147,6 @@ def _build(
         raise
     finally:
         unpacked.unlink(missing_ok=True)
-    if not digest.unchanged:
-        raise UnusableInput(f"{shown.path}: changed while it was read", "run again")
-    info.save(work)
 
 
 def _reader(src: Source, unpacked: Path, say: Callable[[str], None]) -> Reader:

@@ -54,15 +54,21 @@ def _installed() -> list[str]:
     return [str(p) for root in roots for p in sorted(root.glob("**/bin/nsys"), reverse=True)]
 
 
-def export_report(src: Source, use_cache: bool, say: Callable[[str], None]) -> Staged:
+def export_report(
+    src: Source,
+    use_cache: bool,
+    say: Callable[[str], None],
+    digest: Ahead,
+    begins: Callable[[], None],
+) -> Staged:
     """Export a report to SQLite and open the export. The cache is bound to the report's content."""
-    digest = Ahead(src.path)
     root = cache.usable_root() if use_cache else None
-    if root is not None:
-        target = cache.folder(root, digest(), source.size(src.path))
+    if root is not None and cache.may_hold(root, digest.size):
+        target = cache.folder(root, digest(), digest.size)
         if cache.is_whole(target):
             return opening.Staged(src, target, StageInfo.load(target), from_cache=True)
     nsys = find_nsys()
+    begins()
     with rooms.room(root or Path(tempfile.gettempdir()), "export") as room:
         say(f"exporting with {nsys}")
         exported = room / "export.sqlite"

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from lanescope.schemas.errors import UnusableInput
 
-__all__ = ["Kind", "Source", "recognise", "size", "unpack"]
+__all__ = ["Kind", "Source", "recognise", "unpack"]
 
 _CHUNK = 1 << 20
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -197,9 +197,3 @@ def unpack(source: Source, target: Path) -> None:
     except _unpack_errors(source.packing) as exc:
         target.unlink(missing_ok=True)
         raise _damaged(source.path, source.packing, exc) from exc
-
-
-def size(path: Path) -> int:
-    """The bytes that `sha256` reads: a file's, or those of a folder's Parquet files."""
-    files = path.glob("*.parquet") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files)

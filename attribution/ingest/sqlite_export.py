@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from lanescope.attribution.ingest.ids import Ints
 from lanescope.attribution.ingest.reader import Piece
-from lanescope.attribution.ingest.sqlite_pages import Layout, Leaves, PageFile, Unplain
+from lanescope.attribution.ingest.sqlite_pages import WIDEST, Layout, Leaves, PageFile, Unplain
 from lanescope.schemas.errors import UnusableInput
 from lanescope.schemas.nsight import Column, TableSpec
 
@@ -46,6 +46,7 @@ class Present:
     source: str
     columns: dict[str, str]  # staged name -> name in the export
     missing: list[str] = field(default_factory=list)
+    row_id: str = "rowid"  # what SQL calls the row id there; '' where columns took every name
 
     def without(self, names: Sequence[str]) -> Present:
         """The table without some of its columns."""
@@ -59,7 +60,12 @@ class Present:
             self.source,
             {n: source for n, source in self.columns.items() if n in names},
             [n for n in self.missing if n in names],
+            self.row_id,
         )
+
+
+#: What SQL calls the row id, unless a column has the name.
+_ROW_IDS = ("rowid", "_rowid_", "oid")
 
 
 class SqliteExport:
@@ -161,7 +167,9 @@ class SqliteExport:
                     f"{self.shown}: table {source} has no column {col.sources[0]}",
                     "export the report again with a newer Nsight Systems",
                 )
-        return Present(spec, source, columns, missing)
+        return Present(
+            spec, source, columns, missing, next((n for n in _ROW_IDS if n not in have), "")
+        )
 
     def read(self, present: Present) -> pa.Table:
         """A whole (small) table, one Arrow column a staged column."""
@@ -176,34 +184,32 @@ class SqliteExport:
         The columns `late` are left out and read for single rows. Raises `UnusableInput` for a
         damaged file.
         """
-        try:
-            table = _name(present.source)  # asked for together, SQLite would read every row
-            bounds = self._query(
-                f"SELECT (SELECT min(rowid) FROM {table}), (SELECT max(rowid) FROM {table})"
-            )
-        except _DB_ERRORS:  # a view has no row ids
+        every = self._row_ids(present)
+        if every is None:
             yield Piece(self.read(present))
             return
-        first_ones = present.without(late)
-        low, high = (bounds.column(i)[0].as_py() for i in (0, 1))
-        if low is None:
+        if not every:
             return
-        leaves, layout = self._leaves(present.source), self._layout(first_ones)
+        first_ones, row_id = present.without(late), present.row_id
+        try:
+            leaves, layout = self._leaves(present.source), self._layout(first_ones)
+        except _DB_ERRORS as exc:
+            raise self._unreadable(exc) from exc
         with ThreadPoolExecutor(_READERS) as pool:
             pending: list[Future[Piece]] = []
 
             def piece(ids: range) -> Piece:
-                where = f" WHERE rowid >= {ids.start} AND rowid < {ids.stop}"
+                where = f" WHERE {row_id} >= {ids.start} AND {row_id} < {ids.stop}"
                 table = _decoded(leaves, layout, ids, first_ones)
                 if table is None:
                     table = self._read(first_ones, where)
                 if not late:
                     return Piece(table)
-                whole = table.num_rows == len(ids)  # a position tells the row id
+                whole = table.num_rows == ids.stop - ids.start  # a position tells the row id
                 return Piece(table, partial(self._late, present, where, ids if whole else None))
 
             try:
-                for ids in _cut(low, high, leaves):
+                for ids in _cut(every, leaves):
                     pending.append(pool.submit(piece, ids))
                     if len(pending) >= _AHEAD:
                         yield pending.pop(0).result()
@@ -214,6 +220,20 @@ class SqliteExport:
             finally:
                 for future in pending:
                     future.cancel()
+
+    def _row_ids(self, present: Present) -> range | None:
+        """The row ids there may be; None for a table that has none."""
+        if not present.row_id:
+            return None
+        table, row_id = _name(present.source), present.row_id
+        try:  # asked for together, SQLite would read every row
+            found = self._query(
+                f"SELECT (SELECT min({row_id}) FROM {table}), (SELECT max({row_id}) FROM {table})"
+            )
+        except _DB_ERRORS:  # a view
+            return None
+        low, high = (found.column(i)[0].as_py() for i in (0, 1))
+        return range(0) if low is None else range(low, high + 1)
 
     def _leaves(self, table: str) -> Leaves | None:
         """Where the table's rows lie; None where only SQLite can find them."""
@@ -240,25 +260,26 @@ class SqliteExport:
         # a key may be kept as the row id; a column of another affinity may turn integers into
         # floats; hidden columns are not, or not always, in the record
         plain = all("INT" in types[at] and not keys[at] for at in wanted.values())
-        return Layout(len(names), wanted) if plain and not any(hidden) else None
+        plain = plain and not any(hidden) and len(names) <= WIDEST
+        return Layout(len(names), wanted) if plain else None
 
     def _late(
         self, present: Present, where: str, ids: range | None, columns: Sequence[str], rows: Ints
     ) -> pa.Table:
         """Some columns of the rows at `rows` of the piece `where`, whose row ids are `ids`."""
-        some = present.only(columns)
+        some, row_id = present.only(columns), present.row_id
         try:
             if ids is None or len(rows) > _SINGLE_ROWS:
                 return self._read(some, where).take(pa.array(rows))
             wanted = ", ".join(str(ids[int(row)]) for row in rows)
-            return self._read(some, f" WHERE rowid IN ({wanted}) ORDER BY rowid")
+            return self._read(some, f" WHERE {row_id} IN ({wanted}) ORDER BY {row_id}")
         except _DB_ERRORS as exc:
             raise self._unreadable(exc) from exc
 
     def sorted_stream(self, present: Present) -> Iterator[pa.Table]:
         """A table in pieces, ordered by its start column: for exports that are not sorted."""
         start = _name(present.columns["start_ns"])
-        order = f" ORDER BY {start}, rowid"
+        order = f" ORDER BY {', '.join(filter(None, (start, present.row_id)))}"
         total = int(self.scalar(f"SELECT count(*) FROM {_name(present.source)}"))
         try:
             if total <= ROWS_A_READ:
@@ -295,13 +316,13 @@ class SqliteExport:
                 self.bad_cells[key] = self.bad_cells.get(key, 0) + int(bad)
 
 
-def _cut(low: int, high: int, leaves: Leaves | None) -> Iterator[range]:
-    """The row ids from `low` to `high` in pieces."""
+def _cut(every: range, leaves: Leaves | None) -> Iterator[range]:
+    """Row ids in pieces."""
     if leaves is not None:
-        yield from leaves.pieces(low, high, ROWS_A_READ)
+        yield from leaves.pieces(every, ROWS_A_READ)
         return
-    for first in range(low, high + 1, ROWS_A_READ):
-        yield range(first, min(first + ROWS_A_READ, high + 1))
+    for first in range(every.start, every.stop, ROWS_A_READ):
+        yield range(first, min(first + ROWS_A_READ, every.stop))
 
 
 def _decoded(

@@ -32,7 +32,9 @@ _INTERIOR, _LEAF = 5, 13
 #: The b-tree of a table of 2^64 rows is not deeper.
 _DEEPEST = 40
 #: Columns whose record header has a length of one byte.
-_WIDEST = 126
+WIDEST = 126
+#: A record longer than a page less this goes on elsewhere.
+_SPILLS = 35
 _NO_TYPE = 255
 #: The length of no record.
 _NEVER = 1 << 40
@@ -57,30 +59,38 @@ class Unplain(Exception):
 class PageFile:
     """A SQLite file by pages; raises `Unplain` where its header and its size disagree."""
 
+    _file: int | None = None
+
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY)
         try:
+            self._file = os.open(path, os.O_RDONLY)
             head = os.pread(self._file, 100, 0)
             size = os.fstat(self._file).st_size
-            self.page_size = int.from_bytes(head[16:18], "big")
-            if self.page_size == 1:
-                self.page_size = 1 << 16
-            self.count = int.from_bytes(head[28:32], "big")
-            whole = head[24:28] == head[92:96] and size == self.count * self.page_size
-            if head[:16] != _MAGIC or not whole:
-                raise Unplain
-            self.usable = self.page_size - head[20]
-        except BaseException:
+        except OSError as exc:
             self.close()
-            raise
+            raise Unplain from exc
+        self.page_size = int.from_bytes(head[16:18], "big")
+        if self.page_size == 1:
+            self.page_size = 1 << 16
+        self.count = int.from_bytes(head[28:32], "big")
+        whole = head[24:28] == head[92:96] and size == self.count * self.page_size
+        if head[:16] != _MAGIC or not whole:
+            self.close()
+            raise Unplain
+        self.usable = self.page_size - head[20]
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._file)
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
     def read(self, pages: Ints) -> _Bytes:
-        """Pages by number (the first is 1), one after another, and some bytes of padding."""
-        if len(pages) and not 1 < pages.min() <= pages.max() <= self.count:
+        """Pages by number (the first is 1), one after another, and some bytes of padding.
+
+        Raises `Unplain` where there is no such page or it cannot be read.
+        """
+        if self._file is None or not 1 < pages.min() <= pages.max() <= self.count:
             raise Unplain  # the first page is the schema's
         out = np.empty(len(pages) * self.page_size + _PAD, dtype=np.uint8)
         out[-_PAD:] = 0
@@ -88,14 +98,21 @@ class PageFile:
         view = out.data
         for begin, end in zip(begins, [*begins[1:], len(pages)], strict=True):
             part = view[begin * self.page_size : end * self.page_size]
-            if os.preadv(self._file, [part], (int(pages[begin]) - 1) * self.page_size) < len(part):
+            try:
+                got = os.preadv(self._file, [part], (int(pages[begin]) - 1) * self.page_size)
+            except OSError as exc:
+                raise Unplain from exc
+            if got < len(part):
                 raise Unplain
         return out
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which cells of a record are wanted: how many it has, and name -> position of some."""
+    """Which cells of a record are wanted: how many it has, `WIDEST` at most, and where they are.
+
+    wanted: name -> position
+    """
 
     width: int
     wanted: dict[str, int]
@@ -115,25 +132,27 @@ class Leaves:
         pages = np.array([root], dtype=np.int64)
         last = np.array([np.iinfo(np.int64).max], dtype=np.int64)
         for _ in range(_DEEPEST):
-            if file.read(pages[:1])[0] != _INTERIOR:
+            kind = file.read(pages[:1])[0]
+            if kind == _LEAF:
                 return cls(file, pages, last)
+            if kind != _INTERIOR:
+                raise Unplain  # a table without row ids
             pages, last = _children(file, pages, last)
             if len(pages) > file.count or (np.diff(last) <= 0).any():
                 raise Unplain
         raise Unplain
 
-    def pieces(self, low: int, high: int, rows: int) -> Iterator[range]:
-        """Row ids `low` to `high` cut where leaves end: about `rows` ids each, or one leaf."""
-        while low <= high:
-            leaf = np.searchsorted(self.last, min(low + rows - 1, high))
-            end = min(int(self.last[leaf]), high) + 1
-            yield range(low, end)
-            low = end
+    def pieces(self, ids: range, rows: int) -> Iterator[range]:
+        """Row ids cut where leaves end: about `rows` ids each, or one leaf."""
+        first = ids.start
+        while first < ids.stop:
+            leaf = np.searchsorted(self.last, min(first + rows, ids.stop) - 1)
+            end = min(int(self.last[leaf]) + 1, ids.stop)
+            yield range(first, end)
+            first = end
 
     def read(self, ids: range, layout: Layout) -> pa.Table:
         """The wanted cells, as int64, of the rows of one of `pieces`. Raises `Unplain`."""
-        if layout.width > _WIDEST:
-            raise Unplain
         first, last = np.searchsorted(self.last, [ids.start, ids.stop - 1])
         step = max(1, _BLOCK // self.file.page_size)
         return pa.concat_tables(
@@ -150,8 +169,10 @@ class Leaves:
         cells, count = _cells(flat, file, len(pages), _LEAF)
         record, end = _records(flat, cells)
         limit = np.repeat(np.arange(len(pages)) * file.page_size + file.usable, count)
-        if (end > limit).any() or (flat[record] != 1 + width).any():
-            raise Unplain  # goes on elsewhere, or was written before a column was added
+        if (end - record > file.usable - _SPILLS).any() or (end > limit).any():
+            raise Unplain  # goes on elsewhere
+        if (flat[record] != 1 + width).any():
+            raise Unplain  # written before a column was added
         record += 1
         types = _window(flat, width)[record].view(np.uint8).reshape(len(record), width)
         types = np.ascontiguousarray(types.T)
@@ -188,7 +209,7 @@ def _children(file: PageFile, pages: Ints, last: Ints) -> tuple[Ints, Ints]:
     keys = np.empty(len(right), dtype=np.int64)
     children[~right] = _big_endian(flat, cells, 4)
     children[right] = _big_endian(flat, np.arange(len(pages)) * file.page_size + 8, 4)
-    keys[~right] = _varints(flat, cells + 4)[0]
+    keys[~right] = _varints(flat, cells + 4)
     keys[right] = last
     return children, keys
 
@@ -224,22 +245,20 @@ def _big_endian(flat: _Bytes, at: Ints, length: int) -> Ints:
     return eight >> (64 - 8 * length)
 
 
-def _varints(flat: _Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Integers of variable length and where each ends."""
+def _varints(flat: _Bytes, at: Ints) -> Ints:
+    """Integers of variable length."""
     value = np.zeros(len(at), dtype=np.int64)
     at = at.copy()
     going = np.ones(len(at), dtype=bool)
     for byte in range(9):
         cell = flat[at].astype(np.int64)
-        if byte == 8:
-            value = np.where(going, value << 8 | cell, value)
-        else:
-            value = np.where(going, value << 7 | cell & 0x7F, value)
+        longer = value << 8 | cell if byte == 8 else value << 7 | cell & 0x7F
+        value = np.where(going, longer, value)
         at += going
         going &= cell >= 0x80
         if not going.any():
             break
-    return value, at
+    return value
 
 
 def _past_varints(flat: _Bytes, at: Ints) -> Ints:

@@ -210,12 +210,14 @@ def _answer(
     from lanescope.attribution.ingest.stats_csv import is_summary
     from lanescope.profiler.cli import answers
 
-    plain = asked.given is None and asked.api is None and truth is None
-    if not plain or not asked.use_cache or is_summary(asked.trace):
+    if asked.given is not None or asked.api is not None or is_summary(asked.trace):
         return _work_out(asked, asked.trace, folder, truth, say)
     if not asked.digest.done:
         _import_beside()
-    with open_trace(asked.trace, True, say, asked.digest, begins=_import_beside) as staged:
+    opened = open_trace(asked.trace, asked.use_cache, say, asked.digest, begins=_import_beside)
+    with opened as staged:
+        if staged.temporary or truth is not None:
+            return _work_out(asked, staged, folder, truth, say)
         key = answers.asked(asked.trace, asked.profile, asked.window)
         kept = answers.find(staged, key)
         if kept is not None and (document := _repeat(kept, folder)) is not None:

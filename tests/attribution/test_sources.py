@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -54,12 +55,10 @@ def test_packed_or_plain(
     assert kernels(path) == k1_totals
 
 
-def test_a_folder_of_parquet_tables(
-    unpacked: Unpacked, tmp_path: Path, k1_totals: tuple[int, int]
-) -> None:
-    folder = tmp_path / "parquet"
+def parquet_folder(sqlite: Path, folder: Path) -> Path:
+    """The tables of an export as a folder of Parquet tables."""
     folder.mkdir()
-    con = sqlite3.connect(unpacked("k1"))
+    con = sqlite3.connect(sqlite)
     import pandas as pd
 
     for (name,) in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
@@ -68,6 +67,14 @@ def test_a_folder_of_parquet_tables(
             if frame[column].dtype == "float64":  # nullable integers
                 frame[column] = frame[column].astype("Int64")
         frame.to_parquet(folder / f"{name}.parquet")
+    con.close()
+    return folder
+
+
+def test_a_folder_of_parquet_tables(
+    unpacked: Unpacked, tmp_path: Path, k1_totals: tuple[int, int]
+) -> None:
+    folder = parquet_folder(unpacked("k1"), tmp_path / "parquet")
     with lanescope.attribute(folder) as result, lanescope.attribute(trace_path("k1")) as whole:
         assert result.document.phases == whole.document.phases
         assert result.document.buckets == whole.document.buckets
@@ -239,6 +246,22 @@ def test_a_source_that_changes_while_it_is_read_is_refused(
 
     with pytest.raises(UnusableInput, match="changed while it was read"):
         open_trace(path, begins=swap)
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_folder_whose_table_changes_in_place_is_refused(
+    unpacked: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANESCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    folder = parquet_folder(unpacked("k1"), tmp_path / "parquet")
+    table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+
+    def cut() -> None:
+        half = pq.read_table(table)
+        pq.write_table(half.slice(0, half.num_rows // 2), table)
+
+    with pytest.raises(UnusableInput, match="changed while it was read"):
+        open_trace(folder, begins=cut)
     assert not list((tmp_path / "cache").iterdir())
 
 

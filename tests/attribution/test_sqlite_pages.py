@@ -169,6 +169,43 @@ def test_what_is_odd_is_read_by_sqlite(
     assert read_by_sqlite
 
 
+def test_a_record_that_goes_on_elsewhere_is_told_by_its_length(made: Callable[..., Path]) -> None:
+    """A page of 512 bytes, filled so that the last record would end within it, and does not."""
+    texts = ", ".join(f"t{n} TEXT" for n in range(9))
+    rows: Rows = [
+        (n, "s" * length, *[""] * 8, 1, 0) for n, length in enumerate([*[30] * 9, 26], start=1)
+    ]
+    rows.append((11, *["L" * 57] * 8, "LL", 0x11223344, 0x55667788))
+    path = made(f"{texts}, a INTEGER, b INTEGER", rows, page=512)
+    assert streamed(path, "a", "b") == [row[-2:] for row in rows]
+
+
+@pytest.mark.parametrize("taken", ["rowid", "rowid INTEGER, _rowid_", "rowid, _rowid_, oid"])
+def test_columns_may_be_called_what_sql_calls_the_row_id(
+    made: Callable[..., Path], taken: str
+) -> None:
+    path = made("b INTEGER", [(1, 5)])
+    path.unlink()
+    with closing(sqlite3.connect(path)) as con, con:
+        con.execute(f"CREATE TABLE t (a INTEGER, {taken})")
+        con.executemany("INSERT INTO t (a, rowid) VALUES (?, ?)", [(i, i % 10) for i in range(900)])
+    assert streamed(path, "a") == [(i,) for i in range(900)]
+    assert streamed(path, "a", "rowid") == [(i, i % 10) for i in range(900)]
+
+
+def test_pages_that_cannot_be_read_are_left_to_sqlite(
+    made: Callable[..., Path], read_by_sqlite: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made("a INTEGER", [(i, i) for i in range(1, 900)])
+
+    def failing(*_args: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.preadv", failing)
+    assert streamed(path, "a") == [(i,) for i in range(1, 900)]
+    assert read_by_sqlite
+
+
 def test_tables_without_row_ids_and_views_are_read_by_sqlite(made: Callable[..., Path]) -> None:
     path = made("b INTEGER", [(1, 5)])
     for definition in (
@@ -204,7 +241,7 @@ def test_damage_is_noticed_or_harmless(made: Callable[..., Path]) -> None:
         with closing(PageFile(path)) as file:
             try:
                 leaves = Leaves.of(file, 2)
-                tables = [leaves.read(ids, layout) for ids in leaves.pieces(1, 600, 100)]
+                tables = [leaves.read(ids, layout) for ids in leaves.pieces(range(1, 601), 100)]
             except Unplain:
                 continue
         with closing(sqlite3.connect(path)) as con:
