@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 
 from lanescope.attribution import limits
 from lanescope.attribution.many.work import Outcome, Task
@@ -87,6 +87,7 @@ class _Worker:
 @contextmanager
 def _masked() -> Iterator[None]:
     """What is started here does not see a terminal's signals."""
+    resource_tracker.ensure_running()  # started within, it would end the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _PARENTS)
     try:
         yield

@@ -73,3 +73,16 @@ def test_hangups_are_ignored_under_nohup() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "alive\n")
+
+
+def test_the_first_worker_is_shielded_too() -> None:
+    """Python starts a helper before the first one, which would end the mask of signals."""
+    asked = (
+        "import signal; from multiprocessing import resource_tracker\n"
+        "from lanescope.attribution.many import pool\n"
+        "with pool._masked():\n"
+        "    resource_tracker.getfd()\n"
+        "    print(sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, text=True)
+    assert said.stdout.strip() == str(sorted([int(signal.SIGINT), int(signal.SIGHUP)]))
