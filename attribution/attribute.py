@@ -414,14 +414,14 @@ def attribute(
             "--steps, --layers, --requests and --api are for a kernel summary",
             "leave them out: a timeline is counted, not divided",
         )
-    learning: list[Future[Learned]] = []
+    learning: list[Future[Learned | None]] = []
 
     def learn(analysis: Analysis) -> None:
         say("reading the row copies")
         learning.append(pool.submit(prepare(analysis)))
 
     def learn_early(analysis: Analysis) -> None:
-        if not engine.is_large(_kernels(analysis)):
+        if not engine.is_large(analysis.staged.info.rows.get("kernels", 0)):
             learn(analysis)
 
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as undo:  # NumPy here, DuckDB there
@@ -444,10 +444,6 @@ def attribute(
         doc.abstained += copies.abstained
         undo.pop_all()
     return Attribution(analysis, doc, copies)
-
-
-def _kernels(analysis: Analysis) -> int:
-    return analysis.staged.info.rows.get("kernels", 0)
 
 
 def measured_array(analysis: Analysis) -> np.ndarray:

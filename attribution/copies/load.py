@@ -61,7 +61,7 @@ def stated(analysis: Analysis) -> Stated:
 
 
 def load(analysis: Analysis) -> CopyTables | None:
-    """The tables of an analysis; None when no kernel copies rows.
+    """The tables of an analysis; None when no verification step holds a row copy.
 
     They need the modules `attribute.PLACED` alone.
     """
@@ -69,15 +69,15 @@ def load(analysis: Analysis) -> CopyTables | None:
     pattern = re.compile(analysis.profile.row_copies.pattern)
     names = con.execute("SELECT name, function FROM buckets_of_names").fetchall()
     copies = [n for n, function in names if pattern.search(function)]
+    con.register("copy_names", pa.table({"name": pa.array(copies, pa.int64())}))
     if not copies:
         return None
-    con.register("copy_names", pa.table({"name": pa.array(copies, pa.int64())}))
     _register_kinds(analysis)
     for module in ("launches", "between", "beside", "memory"):
         engine.run(con, f"copies/{module}")
     launches = _frame(con.table("copy_launches"), order="kernel")
     if launches.empty:
-        return CopyTables(launches, pd.DataFrame(), np.zeros(0))
+        return None
     if launches.layer.isna().any():  # else the layers tell the structure, and this costs a sort
         between = _frame(con.table("copy_between"))
         launches = launches.merge(between, on="kernel", how="left", validate="one_to_one")
@@ -88,7 +88,7 @@ def load(analysis: Analysis) -> CopyTables | None:
 
 
 def elsewhere(analysis: Analysis) -> dict[str, int]:
-    """Row copies outside the verification steps, by phase; after `load` found row copies."""
+    """Row copies outside the verification steps, by phase; after `load`."""
     engine.run(analysis.con, "copies/elsewhere")
     found = analysis.con.execute("SELECT phase, launches FROM copy_elsewhere").fetchall()
     return {str(phase): int(count) for phase, count in found}

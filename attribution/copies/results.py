@@ -64,19 +64,17 @@ class Learned:
     result: CopiesResult
     groups: list[Group] = field(default_factory=list)
     reads: list[Reading] = field(default_factory=list)
-    #: whether some kernel copies rows, and some do so in a verification step
-    any_copies: bool = True
-    in_steps: bool = True
 
 
-def prepare(analysis: Analysis) -> Callable[[], Learned]:
+def prepare(analysis: Analysis) -> Callable[[], Learned | None]:
     """Load the row copies of a trace whose kernels are placed; what is returned learns from them.
 
-    That needs DuckDB no more, so another thread may do it. `finish` makes the result of it.
+    That needs DuckDB no more, so another thread may do it; None where no verification step holds a
+    row copy. `finish` makes the result of it.
     """
     tables = load(analysis)
-    if tables is None or tables.launches.empty:
-        return partial(Learned, CopiesResult(), any_copies=tables is not None, in_steps=False)
+    if tables is None:
+        return lambda: None
     return partial(learn, tables, stated_by(analysis))
 
 
@@ -100,16 +98,16 @@ def learn(tables: CopyTables, stated: Stated) -> Learned:
     return Learned(out, found, reads)
 
 
-def finish(analysis: Analysis, learned: Learned) -> CopiesResult:
+def finish(analysis: Analysis, learned: Learned | None) -> CopiesResult:
     """The result, with copies of other phases and what a miss costs a step."""
-    out = learned.result
-    others = elsewhere(analysis) if learned.any_copies else {}
-    if not learned.in_steps:
+    others = elsewhere(analysis)
+    if learned is None:
         pattern = analysis.profile.row_copies.pattern
         why = f"no kernel in the trace moves rows ({pattern})"
         if others:
             why = f"kernels that move rows ({pattern}) lie in no verification step"
-        out.abstained.append(CopyAbstained.MISSES.because(why))
+        return CopiesResult(abstained=[CopyAbstained.MISSES.because(why)])
+    out = learned.result
     if out.misses is not None:
         out.misses.outside_decode = others
         _notices(out, learned.groups, stated_by(analysis))

@@ -207,8 +207,8 @@ def _children(file: PageFile, pages: Ints, last: Ints) -> tuple[Ints, Ints]:
     right[ends - 1] = True
     children = np.empty(len(right), dtype=np.int64)
     keys = np.empty(len(right), dtype=np.int64)
-    children[~right] = _big_endian(flat, cells, 4)
-    children[right] = _big_endian(flat, np.arange(len(pages)) * file.page_size + 8, 4)
+    children[~right] = _eight_bytes(flat, cells) >> 32
+    children[right] = _eight_bytes(flat, np.arange(len(pages)) * file.page_size + 8) >> 32
     keys[~right] = _varints(flat, cells + 4)
     keys[right] = last
     return children, keys
@@ -239,10 +239,9 @@ def _window(flat: _Bytes, width: int) -> NDArray[np.void]:
     return np.ndarray((len(flat) - width,), f"V{width}", buffer=flat.data, strides=(1,))
 
 
-def _big_endian(flat: _Bytes, at: Ints, length: int) -> Ints:
-    """Signed integers of `length` bytes."""
-    eight = _window(flat, 8)[at].view(np.int64).byteswap(inplace=True)
-    return eight >> (64 - 8 * length)
+def _eight_bytes(flat: _Bytes, at: Ints) -> Ints:
+    """The eight bytes at each place as a big-endian integer: shifted right, the first of them."""
+    return _window(flat, 8)[at].view(np.int64).byteswap(inplace=True)
 
 
 def _varints(flat: _Bytes, at: Ints) -> Ints:
@@ -295,7 +294,7 @@ def _integers(flat: _Bytes, at: Ints, types: _Bytes, least: int, most: int) -> p
         return pa.nulls(len(at), pa.int64())
     if least == most and most >= _ZERO:
         return _array(np.full(len(at), most - _ZERO, dtype=np.int64))
-    value = _window(flat, 8)[at].view(np.int64).byteswap(inplace=True)
+    value = _eight_bytes(flat, at)
     if least == most:
         return _array(value >> _SHIFTS[most])
     value >>= _SHIFTS[types]

@@ -181,11 +181,8 @@ def test_a_record_that_goes_on_elsewhere_is_told_by_its_length(made: Callable[..
 
 
 @pytest.mark.parametrize("taken", ["rowid", "rowid INTEGER, _rowid_", "rowid, _rowid_, oid"])
-def test_columns_may_be_called_what_sql_calls_the_row_id(
-    made: Callable[..., Path], taken: str
-) -> None:
-    path = made("b INTEGER", [(1, 5)])
-    path.unlink()
+def test_columns_may_be_called_what_sql_calls_the_row_id(tmp_path: Path, taken: str) -> None:
+    path = tmp_path / "t.sqlite"
     with closing(sqlite3.connect(path)) as con, con:
         con.execute(f"CREATE TABLE t (a INTEGER, {taken})")
         con.executemany("INSERT INTO t (a, rowid) VALUES (?, ?)", [(i, i % 10) for i in range(900)])
