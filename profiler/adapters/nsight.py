@@ -6,13 +6,14 @@ built from nothing: nsys writes the environment of every process into its report
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,11 @@ class Nsight:
             "HOME": "/tmp",
         }
         return base | ({"LD_LIBRARY_PATH": self.library_path} if self.library_path else {})
+
+    def importer(self) -> Path | None:
+        """The program that makes a report of a `.qdstrm`, where this installation has it."""
+        found = sorted(self.program.resolve().parent.parent.glob("host-*/QdstrmImporter"))
+        return next((p for p in found if os.access(p, os.X_OK)), None)
 
     def has(self, option: str, command: str = "profile") -> bool:
         """Whether this version knows an option."""
@@ -193,6 +199,32 @@ def settled_report(folder: Path, stable_s: float, budget_s: float) -> Path:
     raise ReportLost("nsys left no report", "see the engine log")
 
 
+def import_again(nsight: Nsight, folder: Path, seconds: float) -> dict[str, object]:
+    """Import a lone `.qdstrm`; nothing to do beside a report, or without one.
+
+    nsys imports what it collected when a session stops, and that import fails now and then for no
+    fault of the data (2023.4, once in some 150 stops on a busy machine): a second one succeeds.
+    The raw file stays. Raises `ReportLost` with the command for a person.
+    """
+    raw = sorted(folder.rglob("*.qdstrm"))
+    importer = nsight.importer()
+    if not raw or importer is None or any(folder.rglob("*.nsys-rep")):
+        return {}
+    report = raw[0].with_suffix(".nsys-rep")
+    with _scratch(folder.parent, "import-") as scratch:
+        partial = scratch / report.name
+        words = [str(importer), "-i", str(raw[0]), "-o", str(partial)]
+        code, text = run_command(words, nsight.environment() | {"TMPDIR": str(scratch)}, seconds)
+        if code != 0 or not partial.is_file() or partial.stat().st_size == 0:
+            raise ReportLost(
+                f"nsys left only {raw[0].name}, and importing it again failed: "
+                f"exit {code}: {_last(text)}",
+                f"QdstrmImporter -i {raw[0]}",
+            )
+        partial.rename(report)
+    return {"imported_again": raw[0].name}
+
+
 def export(nsight: Nsight, report: Path, target: Path, seconds: float) -> None:
     """The SQLite export of a report, under a temporary name and then renamed."""
     partial = target.with_name(target.name + ".partial.sqlite")
@@ -216,17 +248,60 @@ def kernels(sqlite: Path) -> int:
         return int(db.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()[0])
 
 
+#: an installation that works fails to profile now and then (2023.4, 3 of 240 on a busy machine)
+_ATTEMPTS = 3
+_TEST_S = 120.0
+
+
 def self_test(nsight: Nsight) -> dict[str, object]:
-    """Profile `true` and export its report: can this installation open what it writes?"""
-    with tempfile.TemporaryDirectory(prefix="ls-", dir="/var/tmp") as scratch:
-        report, target = Path(scratch, "selftest.nsys-rep"), Path(scratch, "selftest.sqlite")
+    """Profile `true` and export its report: can this installation open what it writes?
+
+    What fails every time is a fault of the installation; what hangs is not tried again.
+    """
+    limit = time.monotonic() + _TEST_S
+    attempt = 1
+    while True:
+        try:
+            _profile_true(nsight)
+            break
+        except LanescopeError:
+            if attempt == _ATTEMPTS or time.monotonic() > limit:
+                raise
+        attempt += 1
+    facts = {"version": nsight.version, "program": str(nsight.program), "self_test": "exports"}
+    return {**facts, "attempts": attempt} if attempt > 1 else dict(facts)
+
+
+def _profile_true(nsight: Nsight) -> None:
+    with _scratch(Path("/var/tmp"), "ls-") as scratch:
+        report, target = scratch / "selftest.nsys-rep", scratch / "selftest.sqlite"
         words = [str(nsight.program), "profile", "--trace=nvtx", "--sample=none"]
         words += ["--cpuctxsw=none", "-o", str(report), "/bin/true"]
-        code, text = run_command(words, nsight.environment() | {"TMPDIR": scratch}, 120)
+        environment = nsight.environment() | {"TMPDIR": str(scratch)}
+        code, text = run_command(words, environment, _TEST_S)
         if code != 0 or not report.is_file():
             raise UnusableInput(
                 f"{nsight.program}: cannot profile /bin/true: exit {code}: {_last(text)}",
                 "repair the installation",
             )
-        export(nsight, report, target, 120)
-    return {"version": nsight.version, "program": str(nsight.program), "self_test": "exports"}
+        export(nsight, report, target, _TEST_S)
+
+
+@contextlib.contextmanager
+def _scratch(parent: Path, prefix: str) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield folder
+    finally:
+        remove_scratch(folder)
+
+
+def remove_scratch(folder: Path, seconds: float = 3.0) -> None:
+    """Remove a folder that was nsys's TMPDIR: what nsys leaves behind may still write there."""
+    limit = time.monotonic() + seconds
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if time.monotonic() > limit:
+            return
+        if folder.exists():
+            time.sleep(0.05)

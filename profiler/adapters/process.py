@@ -16,7 +16,7 @@ from typing import Any
 from lanescope.profiler.adapters import procs, source
 from lanescope.profiler.adapters.commands import run as run_command
 from lanescope.profiler.adapters.launcher import LaunchError
-from lanescope.profiler.adapters.nsight import Nsight
+from lanescope.profiler.adapters.nsight import Nsight, remove_scratch
 from lanescope.profiler.window.plan import Plan, command_with, environment_with
 from lanescope.profiler.window.redact import Redactor, environment_names, fingerprint
 from lanescope.schemas.documents.lane import PLACEHOLDER
@@ -213,7 +213,7 @@ class Processes:
 
     def remove_candidate(self) -> None:
         """The tracer's scratch folder is all that processes leave."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        remove_scratch(self.scratch)
 
 
 def _of_tracer(pid: int) -> bool:

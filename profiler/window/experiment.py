@@ -197,7 +197,7 @@ def _control(run: Run, word: str) -> dict[str, Any]:
 
 def stop_profile(run: Run) -> dict[str, Any]:
     """Close the collection, check it, and wait for a file that keeps its size."""
-    bounds = run.plan.window.durations
+    bounds, began = run.plan.window.durations, time.monotonic()
     run.mark("stopping")
     facts = _close(run)
     place = run.folder.private / "report"
@@ -205,6 +205,8 @@ def stop_profile(run: Run) -> dict[str, Any]:
         report = nsight.settled_report(place, bounds.stable_s, bounds.stop_s)
     except nsight.ReportLost:
         run.launcher.keep_unfinished()
+        left_s = max(1.0, began + bounds.stop_s - time.monotonic())
+        facts |= nsight.import_again(run.nsight, place, left_s)
         report = nsight.settled_report(place, 0.1, 1.0)  # names what there is instead
     run.mark("collected")
     return {**facts, "report": report.name, "bytes": report.stat().st_size}

@@ -44,6 +44,9 @@ FAULTS = {
     "nsys-crash": Fault("nsys", "crashes at launch", 20, "failed"),
     "nsys-hang": Fault("nsys", "hangs at stop", 20, "failed"),
     "nsys-qdstrm": Fault("nsys", "leaves only a `.qdstrm`", 20, "failed, recovery command printed"),
+    "nsys-import": Fault(
+        "nsys", "its import fails once", 0, "captured, the `.qdstrm` imported again"
+    ),
     "nsys-nothing": Fault("nsys", "stops with 0 and leaves nothing", 20, "failed"),
     "nsys-no-reports": Fault("nsys", 'says "no reports were generated" with 0', 20, "failed"),
     "exits": Fault("candidate", "exits at once", 20, "failed"),

@@ -329,6 +329,34 @@ def broken_nsys(bench: ProcessBench, command: str, body: str) -> None:
         lane["tracer"] = {**lane["tracer"], "nsys": str(program.parent.parent)}
 
 
+#: an importer that fails the first time it is asked for a report, as the real one does now and then
+IMPORTER = """#!/bin/bash
+if [ "$1" != --version ] && [ ! -e {flag} ]; then touch {flag}; exit 1; fi
+exec {real} "$@"
+"""
+
+
+def failing_import(bench: ProcessBench) -> Path:
+    """Name an installation in the lanes whose first import fails; the file that says it did."""
+    program = (bench.nsys / "bin/nsys").resolve()
+    folder, flag = bench.folder / "nsys", bench.folder / "import-failed"
+    for part in (program.parent, *program.parent.parent.glob("host-*")):
+        (folder / part.name).mkdir(parents=True)
+        for file in part.iterdir():
+            (folder / part.name / file.name).symlink_to(file)
+    copy = folder / program.parent.name / "nsys"  # it looks for the importer from where it lies
+    copy.unlink()
+    shutil.copy2(program, copy)
+    for importer in folder.glob("host-*/QdstrmImporter"):
+        real = importer.resolve()
+        importer.unlink()
+        importer.write_text(IMPORTER.format(flag=flag, real=real))
+        importer.chmod(0o755)
+    for lane in (bench.incumbent, bench.candidate):
+        lane["tracer"] = {**lane["tracer"], "nsys": str(copy)}
+    return flag
+
+
 class DockerBench(Bench):
     """Both lanes are containers of a real engine."""
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.profiler.faults import expect
-from tests.profiler.parts import KEY, ProcessBench, ask, broken_nsys
+from tests.profiler.parts import KEY, ProcessBench, ask, broken_nsys, failing_import
 
 pytestmark = pytest.mark.nsight
 
@@ -51,6 +51,22 @@ def test_nsys(bench: ProcessBench, name: str) -> None:
     done = bench.capture()
     expect(name, done.returncode, bench)
     assert says in done.stdout
+
+
+def test_import_fails_once(bench: ProcessBench) -> None:
+    """Once in the self-test, and once with the window's own report."""
+    bench.quick()
+    flag = failing_import(bench)
+    runner = bench.begin()
+    bench.until(runner, "control_probe")
+    flag.unlink()
+    code, _ = bench.end_of(runner)
+    expect("nsys-import", code, bench)
+    assert bench.receipt("preflight")["facts"]["nsys"]["attempts"] == 2
+    facts = bench.receipt("profile_stopped")["facts"]
+    assert flag.exists()
+    assert facts["imported_again"].endswith(".qdstrm")
+    assert facts["report"].endswith(".nsys-rep")
 
 
 CANDIDATES = {
