@@ -17,7 +17,7 @@ from math import lgamma
 import numpy as np
 from numpy.typing import NDArray
 
-from lanescope.attribution.copies.law import LATENCY_NS, Counted, Facts, Law, fit_law
+from lanescope.attribution.copies.law import LATENCY_NS, Counted, Facts, Law, fit_law, fit_laws
 from lanescope.attribution.copies.mixture import Clusters, Floats
 
 #: an empty launch, ns: centre and spread (log units; big grids take longer to drain)
@@ -268,7 +268,7 @@ def _namings(found: Clusters, groups: list[list[int]], facts: Facts, cost: float
             continue
         kept = members[skip : len(groups) - drop]
         steps = _gaps(moving, sigma[skip : len(groups) - drop], kept)
-        reached = -np.inf
+        likely = []
         for first in range(1, min(bound, 12) + 1):
             counts = first + np.concatenate([[0], np.cumsum(steps)])
             if counts[-1] > bound:
@@ -276,9 +276,13 @@ def _namings(found: Clusters, groups: list[list[int]], facts: Facts, cost: float
             all_counts = ([0] if empty else []) + [int(c) for c in counts]
             kept_members = members[: len(groups) - drop]
             absent = _unlikely(all_counts, kept_members, facts.routed_rows)
-            if absent >= HOPELESS:
-                continue
-            law, misfit = fit_law(moving, counts, facts)
+            if absent < HOPELESS:
+                likely.append((counts, all_counts, absent))
+        if not likely:
+            continue
+        reached = -np.inf
+        laws = fit_laws(moving, [counts for counts, _, _ in likely], facts)
+        for (_, all_counts, absent), (law, misfit) in zip(likely, laws, strict=True):
             score = base - misfit - absent
             out.append(Naming(_expand(found, groups, all_counts, drop), score, law))
             if score < reached - 20:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,10 +27,21 @@ def _levels(seed: int) -> tuple[np.ndarray, np.ndarray, Facts]:
     return mu, count, Facts(None, size, 400.0 if seed % 4 == 1 else None)
 
 
+def _one(mu: np.ndarray, count: np.ndarray, facts: Facts) -> Callable[[np.ndarray], Any]:
+    """Residuals and slopes of one choice of constants."""
+    all_of_them = law._Residuals(mu, count.astype(float)[None], facts)
+
+    def residuals(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value, slope = all_of_them(theta[None], np.array([0]))
+        return value[0], slope[0]
+
+    return residuals
+
+
 @given(st.integers(0, 10_000))
 def test_slopes_are_those_of_the_residuals(seed: int) -> None:
     mu, count, facts = _levels(seed)
-    residuals = law._Residuals(mu, count.astype(float), facts)
+    residuals = _one(mu, count, facts)
     theta = np.concatenate([[8.0, 1.3], np.log(mu[-1] / count[-1]), np.full(mu.shape[1], -0.6)])
     _, slope = residuals(theta)
     for at in range(len(theta)):
@@ -41,7 +55,7 @@ def test_slopes_are_those_of_the_residuals(seed: int) -> None:
 def test_no_worse_than_a_general_optimizer(seed: int) -> None:
     mu, count, facts = _levels(seed)
     found, cost = law.fit_law(mu, count, facts)
-    residuals = law._Residuals(mu, count.astype(float), facts)
+    residuals = _one(mu, count, facts)
     constants = [[found.latency, found.sharpness], found.per_row, found.knee]
     start = np.log(np.concatenate(constants))
     lower = np.array([np.log(200.0), np.log(2.2), *[-12.0] * (2 * mu.shape[1])])
@@ -49,6 +63,15 @@ def test_no_worse_than_a_general_optimizer(seed: int) -> None:
     start = np.clip(start, lower + 1e-9, upper - 1e-9)
     other = least_squares(lambda t: residuals(t)[0], start, bounds=(lower, upper), max_nfev=200)
     assert cost <= other.cost + 0.01
+
+
+@given(st.integers(0, 10_000))
+def test_together_as_alone(seed: int) -> None:
+    """A search does not depend on those beside it."""
+    mu, count, facts = _levels(seed)
+    counts = [count + more for more in range(4)]
+    for (_, cost), other in zip(law.fit_laws(mu, counts, facts), counts, strict=True):
+        assert cost == pytest.approx(law.fit_law(mu, other, facts)[1], rel=1e-6)
 
 
 def test_bounds_hold() -> None:
