@@ -401,8 +401,8 @@ class _LookUp:
             slow[len(values) :] = max(chain.slow_unseen, min(0.9, chain.slow_busy))
             at = slice(tensor, tensor + 1)
             some, on = log_density(y[:, None], chain.mu[:, at], chain.sigma[:, at], slow)
-            density.append(some[:, :, 0])
-            on_level.append(on[:, :, 0])
+            density.append(np.ascontiguousarray(some[:, :, 0]))
+            on_level.append(np.ascontiguousarray(on[:, :, 0]))
         return cls(chain, place, density, on_level)
 
     def read(self, rows: slice, some: Observed) -> tuple[Floats, Floats]:

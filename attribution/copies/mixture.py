@@ -64,26 +64,30 @@ def log_density(y: Floats, mu: Floats, sigma: Floats, slow: Floats) -> tuple[Flo
     `y` (n, C) with NaN where a launch is missing, `slow` (n, C) the prior probability that a copy
     is slowed. Returns (n, K, C) log densities (0 where missing) and core probabilities.
     """
-    return _log_density(y, mu, sigma, (np.log1p(-slow), np.log(slow)))
+    density, on_level = _log_density(_columns(y), mu, sigma, _log_prior(slow))
+    return density.transpose(2, 0, 1), on_level.transpose(2, 0, 1)
 
 
 def _log_density(
     y: Floats, mu: Floats, sigma: Floats, log_prior: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats]:
-    """`log_density`, given the logs of the probabilities that a copy is calm, and slowed."""
+    """`log_density` of `y` (C, n) under clusters (..., K, C): (..., K, C, n), longest axis last.
+
+    `log_prior`: the logs of the probabilities that a copy is calm, and slowed, (C, n) each.
+    """
     log_calm, log_slow = log_prior
-    lag = y[:, None, :] - mu[None, :, :]
-    core = lag / sigma
+    lag = y - mu[..., None]
+    core = lag / sigma[..., None]
     core *= core
     core *= -0.5
-    core -= np.log(sigma) + 0.5 * np.log(2 * np.pi)
-    core += log_calm[:, None, :]
+    core -= (np.log(sigma) + 0.5 * np.log(2 * np.pi))[..., None]
+    core += log_calm
     tail = lag * (1 / FAST_TAIL)
     lag *= -1 / SLOW_TAIL
     np.minimum(tail, lag, out=tail)  # the slow side's where the copy is slower, else the fast one's
     tail -= np.log(SLOW_TAIL + FAST_TAIL)
     np.maximum(tail, LOG_FLOOR, out=tail)
-    tail += log_slow[:, None, :]
+    tail += log_slow
     # log(exp(core) + exp(tail)) and core's part of it, with one exponential for both
     over = core - tail
     small = np.abs(over)
@@ -95,67 +99,95 @@ def _log_density(
     on_level /= 1.0 + small
     missing = np.isnan(y)
     if missing.any():
-        every = np.broadcast_to(missing[:, None, :], total.shape)
-        total[every] = 0.0
-        on_level[every] = 0.0
+        total[..., missing] = 0.0
+        on_level[..., missing] = 0.0
     return total, on_level
 
 
+def _columns(rows: Floats) -> Floats:
+    """(n, C) as (C, n), each column in one piece."""
+    return np.ascontiguousarray(rows.T)
+
+
+def _log_prior(slow: Floats) -> tuple[Floats, Floats]:
+    """Logs of the probabilities that a copy is calm, and slowed, (C, n) each."""
+    slow = _columns(slow)
+    return np.log1p(-slow), np.log(slow)
+
+
 def _maximize(y: Floats, weights: Floats, mu: Floats, prior: float) -> tuple[Floats, Floats]:
-    """Weighted mean and spread of every cluster; `weights` (n, K, C)."""
-    mass = weights.sum(axis=0)
-    filled = np.nan_to_num(y)
-    mean = np.einsum("nkc,nc->kc", weights, filled)
+    """Weighted mean and spread of every cluster; `y` (C, n) without NaN, `weights` (B, K, C, n)."""
+    mass = weights.sum(axis=-1)
+    mean = np.einsum("bkcn,cn->bkc", weights, y)
     mean = np.where(mass > 1e-6, mean / np.maximum(mass, 1e-12), mu)
-    square = np.einsum("nkc,nkc->kc", weights, (filled[:, None, :] - mean[None]) ** 2)
+    off = y - mean[..., None]
+    off *= off
+    square = np.einsum("bkcn,bkcn->bkc", weights, off)
     expected = np.hypot(0.008, 60.0 / np.exp(mean))
     variance = (square + prior * expected**2) / (mass + prior)
     return mean, np.maximum(np.sqrt(variance), sigma_floor(mean))
 
 
-def expectation(
+def _expectation(
     y: Floats, log_prior: tuple[Floats, Floats], mu: Floats, sigma: Floats, weight: Floats
-) -> tuple[Floats, Floats, float]:
-    """Responsibilities (n, K), core-weighted responsibilities (n, K, C) and log likelihood."""
+) -> tuple[Floats, Floats, Floats]:
+    """Responsibilities (B, K, n), core-weighted ones (B, K, C, n) and log likelihoods (B,)."""
     per_tensor, on_level = _log_density(y, mu, sigma, log_prior)
-    joint = per_tensor.sum(axis=2) + np.log(np.maximum(weight, 1e-300))
+    joint = per_tensor.sum(axis=2)
+    joint += np.log(np.maximum(weight, 1e-300))[..., None]
     top = joint.max(axis=1, keepdims=True)
-    norm = top[:, 0] + np.log(np.exp(joint - top).sum(axis=1))
-    share = np.exp(joint - norm[:, None])
-    return share, share[:, :, None] * on_level, float(norm.sum())
+    norm = top + np.log(np.exp(joint - top).sum(axis=1, keepdims=True))
+    share = np.exp(joint - norm)
+    on_level *= share[:, :, None, :]
+    return share, on_level, np.asarray(norm.sum(axis=(1, 2)))
 
 
 def fit(
     y: Floats, slow: Floats, share: Floats, rounds: int = 30, tolerance: float = 1e-5
 ) -> Clusters:
     """Expectation-maximization from starting responsibilities `share` (n, K)."""
-    center = np.nan_to_num(
-        np.stack([_weighted_median(y, share[:, k]) for k in range(share.shape[1])])
-    )
-    spread = np.stack(
-        [_weighted_median(np.abs(y - center[k]), share[:, k]) for k in range(share.shape[1])]
-    )
-    mu, sigma = center, np.maximum(1.48 * np.nan_to_num(spread, nan=0.01), sigma_floor(center))
-    weight = share.mean(axis=0)
-    last, loglik = -np.inf, -np.inf
-    log_prior = np.log1p(-slow), np.log(slow)
+    return fits(y, slow, share.T[None], rounds, tolerance)[0]
+
+
+def fits(
+    y: Floats, slow: Floats, share: Floats, rounds: int = 30, tolerance: float = 1e-5
+) -> list[Clusters]:
+    """`fit` from each of the starting responsibilities `share` (B, K, n), all at once."""
+    columns, log_prior = _columns(y), _log_prior(slow)
+    filled = np.nan_to_num(columns)
+    chosen = (share >= 0.5 * share.max(axis=2, keepdims=True))[:, :, None, :] & ~np.isnan(columns)
+    mu = np.nan_to_num(_medians(columns, chosen))
+    spread = _medians(np.abs(columns - mu[..., None]), chosen)
+    sigma = np.maximum(1.48 * np.nan_to_num(spread, nan=0.01), sigma_floor(mu))
+    weight = share.mean(axis=2)
+    share = share.astype(float)
+    loglik = np.full(len(share), -np.inf)
+    going = np.arange(len(share))
     for _ in range(rounds):
-        share, core, loglik = expectation(y, log_prior, mu, sigma, weight)
-        if loglik - last < tolerance * max(1.0, abs(loglik)):
+        share[going], core, now = _expectation(
+            columns, log_prior, mu[going], sigma[going], weight[going]
+        )
+        more = now - loglik[going] >= tolerance * np.maximum(1.0, np.abs(now))
+        loglik[going] = now
+        if not more.any():
             break
-        last = loglik
-        mu, sigma = _maximize(y, core, mu, prior=2.0)
-        weight = share.mean(axis=0)
-    order = np.argsort(mu.sum(axis=1))
-    return Clusters(mu[order], sigma[order], weight[order], share[:, order], loglik)
+        going = going[more]
+        mu[going], sigma[going] = _maximize(filled, core[more], mu[going], prior=2.0)
+        weight[going] = share[going].mean(axis=2)
+    order = np.argsort(mu.sum(axis=2), axis=1)
+    return [
+        Clusters(mu[b, o], sigma[b, o], weight[b, o], _columns(share[b, o]), each)
+        for b, (o, each) in enumerate(zip(order, loglik.tolist(), strict=True))
+    ]
 
 
-def _weighted_median(values: Floats, weight: Floats) -> Floats:
-    """Median over rows where `weight` is at least half its maximum (cheap and robust start)."""
-    chosen = values[weight >= 0.5 * weight.max()]
-    if np.isnan(chosen).any():
-        return np.asarray(np.nanmedian(chosen, axis=0))
-    return np.asarray(np.median(chosen, axis=0))
+def _medians(values: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    """Medians over the last axis of the `chosen` ones alone; NaN where there are none."""
+    ordered = np.sort(np.where(chosen, values, np.inf), axis=-1)
+    count = chosen.sum(axis=-1, keepdims=True)
+    low = np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0), axis=-1)
+    high = np.take_along_axis(ordered, np.minimum(count // 2, values.shape[-1] - 1), axis=-1)
+    return np.asarray(np.where(count > 0, 0.5 * (low + high), np.nan)[..., 0])
 
 
 def distance(a: Clusters, low: int, high: int) -> tuple[float, int, int]:
@@ -228,11 +260,11 @@ def _split(y: Floats, slow: Floats) -> NDArray[np.bool_] | None:
         return gap
     single = fit(y, slow, np.ones((n, 1)))
     penalty = (tensors + 0.5) * np.log(max(n, 20)) + 2.0
+    cuts = [cut for cut in _cuts(y) if 0 < cut.sum() < n]
+    if not cuts:
+        return None
     best, best_gain = None, penalty
-    for cut in _cuts(y):
-        if not 0 < cut.sum() < n:
-            continue
-        pair = fit(y, slow, np.stack([~cut, cut], axis=1).astype(float), rounds=15)
+    for pair in fits(y, slow, np.stack([[~cut, cut] for cut in cuts]), rounds=15):
         gain = pair.loglik - single.loglik
         if gain > best_gain and pair.members.min() >= 0.9 and _apart(pair):
             best, best_gain = pair.share[:, 1] > 0.5, gain
