@@ -39,7 +39,7 @@ MOST_ODD_NAMES = 10
 
 ODD_RULE = "wall above the median by more than 3 robust standard deviations and by more than 5 %"
 
-_MODULES = ("step_classes", "picks", "odd_steps", "odd_names")
+_MODULES = ("step_classes", "picks", "odd_steps")
 
 
 class Drawing:
@@ -56,13 +56,14 @@ class Drawing:
         lanes = engine.first(con, "SELECT count(DISTINCT (process, device)) FROM step_classes")[0]
         points = MOST_POINTS // max(1, min(lanes, MOST_SERIES))
         engine.set_variable(con, "most_points", max(50, points))
+        engine.set_variable(con, "most_odd", MOST_ODD)
         engine.run(con, "closeup/series")
         self._series = analysis.rows("SELECT * FROM series")
-        odd = analysis.rows("SELECT * FROM odd_steps")
+        picks, odd = analysis.rows("SELECT * FROM picks"), analysis.rows("SELECT * FROM odd_steps")
         self._odd_count = len(odd)
-        picks = analysis.rows("SELECT * FROM picks")
-        self._closeups = [_step_closeup(analysis, row) for row in picks]
-        self._odd = [_odd(analysis, row, self._closeups[0].step) for row in odd[:MOST_ODD]]
+        parts = _parts(analysis)
+        self._closeups = [_step_closeup(analysis, row, parts) for row in picks]
+        self._odd = _odd(analysis, odd[:MOST_ODD], parts, self._closeups)
         self._lags = ranks.lags(analysis)
 
     def closeup(self, layer_steps: pd.DataFrame | None) -> Closeup:
@@ -156,12 +157,27 @@ def _heat(layer_steps: Any) -> list[MissHeat]:
     return out[:MOST_HEATS]
 
 
-def _row_values(analysis: Analysis, row: dict[str, Any]) -> dict[str, Any]:
-    parts = analysis.con.execute(
-        "SELECT bucket, exclusive_ns, sum_ns, launches FROM step_buckets"
-        " WHERE segment = $segment AND device = $device ORDER BY exclusive_ns DESC, bucket",
-        {"segment": row["segment"], "device": row["device"]},
+#: Buckets of a step on a device, by (segment, device), longest first.
+Parts = dict[tuple[int, int], list[StepPart]]
+
+
+def _parts(analysis: Analysis) -> Parts:
+    """The buckets of the steps that are shown."""
+    engine.run(analysis.con, "closeup/shown_steps")
+    found = analysis.con.execute(
+        "SELECT segment, device, bucket, exclusive_ns, sum_ns, launches"
+        " FROM step_buckets JOIN shown_steps USING (segment, device)"
+        " ORDER BY exclusive_ns DESC, bucket"
     ).fetchall()
+    parts: Parts = defaultdict(list)
+    for segment, device, bucket, exclusive, total, launches in found:
+        parts[segment, device].append(
+            StepPart(bucket=bucket, exclusive_ns=exclusive, sum_ns=total, launches=launches)
+        )
+    return parts
+
+
+def _row_values(row: dict[str, Any], parts: Parts) -> dict[str, Any]:
     return {
         "process": row["pid"],
         "device": row["device"],
@@ -171,7 +187,7 @@ def _row_values(analysis: Analysis, row: dict[str, Any]) -> dict[str, Any]:
         "busy_ns": row["gpu_busy_ns"],
         "idle_ns": row["idle_ns"],
         "kernels": row["kernels"],
-        "parts": [StepPart(bucket=b, exclusive_ns=e, sum_ns=s, launches=n) for b, e, s, n in parts],
+        "parts": parts[row["segment"], row["device"]],
     }
 
 
@@ -179,24 +195,36 @@ def _spent(step: StepRow) -> dict[str, int]:
     return {p.bucket: p.exclusive_ns for p in step.parts} | {"idle": step.idle_ns}
 
 
-def _odd(analysis: Analysis, row: dict[str, Any], median: StepRow) -> OddStep:
-    names = analysis.con.execute(
-        "SELECT bucket, name, sum_ns, launches, usual_ns, usual_launches FROM odd_names"
-        " WHERE segment = $segment AND device = $device AND distance <= $most ORDER BY distance",
-        {"segment": row["segment"], "device": row["device"], "most": MOST_ODD_NAMES},
-    ).fetchall()
-    columns = ("bucket", "name", "sum_ns", "launches", "usual_ns", "usual_launches")
-    step = StepRow(**_row_values(analysis, row))
-    mine, usual = _spent(step), _spent(median)
-    changes = [
-        PartChange(bucket=b, change_ns=mine.get(b, 0) - usual.get(b, 0)) for b in {*mine, *usual}
-    ]
-    return OddStep(
-        **step.model_dump(),
-        changes=sorted(changes, key=lambda c: (-abs(c.change_ns), c.bucket)),
-        above_median_ns=row["above_median_ns"],
-        names=[OddName(**dict(zip(columns, values, strict=True))) for values in names],
-    )
+def _odd(
+    analysis: Analysis, rows: list[dict[str, Any]], parts: Parts, closeups: list[StepCloseup]
+) -> list[OddStep]:
+    """The odd steps against the median one, with the kernels that made them so."""
+    if not rows:
+        return []
+    engine.set_variable(analysis.con, "most_names", MOST_ODD_NAMES)
+    engine.run(analysis.con, "closeup/odd_names")
+    names: dict[tuple[int, int], list[OddName]] = defaultdict(list)
+    for name in analysis.rows("SELECT * FROM odd_names ORDER BY distance"):
+        at = name.pop("segment"), name.pop("device")
+        names[at].append(OddName(**{k: v for k, v in name.items() if k != "distance"}))
+    usual = _spent(closeups[0].step)
+    out = []
+    for row in rows:
+        step = StepRow(**_row_values(row, parts))
+        mine = _spent(step)
+        changes = [
+            PartChange(bucket=b, change_ns=mine.get(b, 0) - usual.get(b, 0))
+            for b in {*mine, *usual}
+        ]
+        out.append(
+            OddStep(
+                **step.model_dump(),
+                changes=sorted(changes, key=lambda c: (-abs(c.change_ns), c.bucket)),
+                above_median_ns=row["above_median_ns"],
+                names=names[row["segment"], row["device"]],
+            )
+        )
+    return out
 
 
 class _Picture:
@@ -229,7 +257,7 @@ class _Picture:
             self.columns["merged"].append(merged)
 
 
-def _step_closeup(analysis: Analysis, row: dict[str, Any]) -> StepCloseup:
+def _step_closeup(analysis: Analysis, row: dict[str, Any], parts: Parts) -> StepCloseup:
     """The device from a little before the step's first launch to a little after its last kernel."""
     wall = max(1, row["wall_ns"])
     low = max(min(row["host_start_ns"], row["start_ns"]), row["start_ns"] - wall // 2)
@@ -240,7 +268,7 @@ def _step_closeup(analysis: Analysis, row: dict[str, Any]) -> StepCloseup:
     _add_device(analysis, row, picture)
     return StepCloseup(
         pick=row["pick"],
-        step=StepRow(**_row_values(analysis, row)),
+        step=StepRow(**_row_values(row, parts)),
         origin_ns=row["start_ns"],
         from_ns=low - row["start_ns"],
         to_ns=high - row["start_ns"],
