@@ -121,9 +121,11 @@ def analyse(
         _require_work(staged)
         spill = engine.spill_folder(staged.folder)
         undo.callback(rooms.remove, spill)
-        con = undo.enter_context(engine.connect(spill))
-        tables.attach(con, staged.folder)
-        host = tables.host_side(staged.folder, staged.info)
+        with ThreadPoolExecutor(1) as pool:
+            read = pool.submit(tables.host_side, staged.folder, staged.info)
+            con = undo.enter_context(engine.connect(spill))
+            tables.attach(con, staged.folder)
+            host = read.result()
         names = con.execute("SELECT name, short, demangled, mangled FROM names").fetchall()
         functions = {n: function_name(s, d, m) or f"#{n}" for n, s, d, m in names}
         chosen = profiles.load(profile) if profile else profiles.detect(set(functions.values()))

@@ -16,6 +16,7 @@ work         one row a launch that caused device work (see sql/stage/work.sql)
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -126,16 +127,15 @@ def stage(reader: Reader, folder: Path, info: StageInfo, say: Callable[[str], No
             read = pool.submit(lambda: [reader.table(specs[n]) for n in _AFTER_KERNELS])
             used = _stage_kernels(reader, kernels, folder, info, processes, launches, devices)
             read.result()
-    with engine.connect(folder) as con, ThreadPoolExecutor(1) as pool:
-        summed = pool.submit(_sum_kernels, con, folder)
+    with contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as pool:
+        summed = pool.submit(_sum_kernels, undo, folder)
         _stage_ops(reader, folder, info, processes, launches, devices)
         say("reading ranges and graph nodes")
         _stage_ranges(reader, folder, info, strings, processes)
         _stage_graph_nodes(reader, folder, info, processes)
         _stage_names(folder, used, strings)
         _read_enums(reader, info)
-        summed.result()
-        _stage_work(con, folder, info)
+        _stage_work(summed.result(), folder, info)
     _finish(reader, info, processes, devices)
 
 
@@ -646,10 +646,15 @@ def _read_enums(reader: Reader, info: StageInfo) -> None:
             }
 
 
-def _sum_kernels(con: DuckDBPyConnection, folder: Path) -> None:
-    """Sum up the kernels of every launch, which need not wait for the other tables."""
+def _sum_kernels(undo: contextlib.ExitStack, folder: Path) -> DuckDBPyConnection:
+    """Sum up the kernels of every launch, which need not wait for the other tables.
+
+    Returns the connection that holds the sums; `undo` closes it.
+    """
+    con = undo.enter_context(engine.connect(folder))
     con.read_parquet(str(folder / "kernels.parquet")).create_view("kernels")
     engine.run(con, "stage/kernel_work")
+    return con
 
 
 def _stage_work(con: DuckDBPyConnection, folder: Path, info: StageInfo) -> None:
