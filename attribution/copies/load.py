@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -25,6 +27,8 @@ _COPY_FALLBACK = {1: "h2d", 2: "d2h"}
 _PINNED = re.compile("PINNED", re.IGNORECASE)
 _PINNED_FALLBACK = 1
 _BATCH = 1 << 20
+#: A table whose columns lie in pieces.
+Parts = dict[str, list[np.ndarray]]
 
 
 @dataclass
@@ -60,10 +64,11 @@ def stated(analysis: Analysis) -> Stated:
     )
 
 
-def load(analysis: Analysis) -> CopyTables | None:
-    """The tables of an analysis; None when no verification step holds a row copy.
+def load(analysis: Analysis) -> Callable[[], CopyTables] | None:
+    """Fetch the tables of an analysis; None when no verification step holds a row copy.
 
-    They need the modules `attribute.PLACED` alone.
+    They need the modules `attribute.PLACED` alone. What is returned puts them together, once, and
+    needs DuckDB no more.
     """
     con = analysis.con
     pattern = re.compile(analysis.profile.row_copies.pattern)
@@ -75,16 +80,24 @@ def load(analysis: Analysis) -> CopyTables | None:
     _register_kinds(analysis)
     for module in ("launches", "between", "beside", "memory"):
         engine.run(con, f"copies/{module}")
-    launches = _frame(con.table("copy_launches"), order="kernel")
-    if launches.empty:
+    launches = _fetch(con.table("copy_launches"))
+    if not any(map(len, launches["kernel"])):
         return None
-    if launches.layer.isna().any():  # else the layers tell the structure, and this costs a sort
-        between = _frame(con.table("copy_between"))
-        launches = launches.merge(between, on="kernel", how="left", validate="one_to_one")
-    beside = _frame(con.table("copy_beside"))
-    busy = traffic.busy_share(launches, beside)
-    launches = launches.drop(columns=["own_process", "stream", "segment", "kernel"])
-    return CopyTables(launches, _frame(con.table("copy_memory")), busy)
+    between = None
+    if any(np.isnan(part).any() for part in launches["layer"]):
+        # else the layers tell the structure, and this costs a sort
+        between = _fetch(con.table("copy_between"))
+    beside, memory = _fetch(con.table("copy_beside")), _fetch(con.table("copy_memory"))
+    return partial(_assemble, launches, between, beside, memory)
+
+
+def _assemble(launches: Parts, between: Parts | None, beside: Parts, memory: Parts) -> CopyTables:
+    table = _frame(launches, order="kernel")
+    if between is not None:
+        table = table.merge(_frame(between), on="kernel", how="left", validate="one_to_one")
+    busy = traffic.busy_share(table, _frame(beside))
+    table = table.drop(columns=["own_process", "stream", "segment", "kernel"])
+    return CopyTables(table, _frame(memory), busy)
 
 
 def elsewhere(analysis: Analysis) -> dict[str, int]:
@@ -94,19 +107,24 @@ def elsewhere(analysis: Analysis) -> dict[str, int]:
     return {str(phase): int(count) for phase, count in found}
 
 
-def _frame(rows: duckdb.DuckDBPyRelation, order: str = "") -> pd.DataFrame:
-    """A relation as a frame, sorted by the column `order`, whose columns stay where they are.
-
-    Column by column: neither a sort of whole rows nor pandas' copy into one block.
-    """
-    names = rows.columns
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+def _fetch(rows: duckdb.DuckDBPyRelation) -> Parts:
+    """A relation, each column in pieces."""
+    parts: Parts = {name: [] for name in rows.columns}
     for batch in rows.to_arrow_reader(_BATCH):
-        for name in names:
-            parts[name].append(np.array(batch.column(name).to_numpy(zero_copy_only=False)))
-    columns: dict[str, np.ndarray] = {}
+        for name, column in zip(parts, batch.columns, strict=True):
+            parts[name].append(np.array(column.to_numpy(zero_copy_only=False)))
+    return parts
+
+
+def _frame(parts: Parts, order: str = "") -> pd.DataFrame:
+    """The pieces as a frame, sorted by the column `order`, whose columns stay where they are.
+
+    Column by column, and the pieces go: neither a sort of whole rows nor pandas' copy into one
+    block.
+    """
+    columns: dict[str, np.ndarray] = dict.fromkeys(parts, np.zeros(0))
     place = None
-    for name in sorted(names, key=lambda n: n != order):
+    for name in sorted(parts, key=lambda n: n != order):
         some = parts.pop(name)
         column = np.concatenate(some) if some else np.zeros(0)
         if name == order and (column[1:] < column[:-1]).any():

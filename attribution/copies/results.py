@@ -67,15 +67,19 @@ class Learned:
 
 
 def prepare(analysis: Analysis) -> Callable[[], Learned | None]:
-    """Load the row copies of a trace whose kernels are placed; what is returned learns from them.
+    """Fetch the row copies of a trace whose kernels are placed; what is returned learns from them.
 
     That needs DuckDB no more, so another thread may do it; None where no verification step holds a
     row copy. `finish` makes the result of it.
     """
-    tables = load(analysis)
-    if tables is None:
+    loaded = load(analysis)
+    if loaded is None:
         return lambda: None
-    return partial(learn, tables, stated_by(analysis))
+    return partial(_learned, loaded, stated_by(analysis))
+
+
+def _learned(loaded: Callable[[], CopyTables], stated: Stated) -> Learned:
+    return learn(loaded(), stated)
 
 
 def learn(tables: CopyTables, stated: Stated) -> Learned:
