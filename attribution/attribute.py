@@ -70,10 +70,11 @@ class Analysis:
     profile: Profile
     host: HostSide
     phased: Phased
-    steps: StepHost
     measured: list[bool]
     window: str
     spill: Path = field(repr=False)
+    #: known once the kernels are placed
+    steps: StepHost = field(init=False, repr=False)
     #: `frames.steps_table`, once somebody has asked for it
     steps_out: pa.Table | None = field(default=None, repr=False)
 
@@ -135,14 +136,14 @@ def analyse(
         flags, words = measure.measured(
             phased.assignment.segments, window, host.ranges, int(origin[0] or 0)
         )
-        steps = step_host(phased.assignment, host)
-        # finding phases is done: what only that read makes room
-        host = replace(host, work={name: host.work[name] for name in ("kernels", "gpu_ns")})
         _register(con, staged, host, phased, flags, functions, chosen)
-        result = Analysis(con, staged, chosen, host, phased, steps, flags, words, spill)
+        result = Analysis(con, staged, chosen, host, phased, flags, words, spill)
         for module in PLACED:
             engine.run(con, module)
-        placed(result)
+        placed(result)  # early: what others begin then takes longest
+        result.steps = step_host(phased.assignment, host)
+        # finding phases and steps is done: what only that read makes room
+        result.host = replace(host, work={n: host.work[n] for n in ("kernels", "gpu_ns")})
         say("summing up kernels")
         for module in SUMS:
             engine.run(con, module)

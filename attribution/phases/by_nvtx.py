@@ -108,6 +108,7 @@ def layer_at(
     if len(rows) == 0:
         return np.full(len(start), -1, dtype=np.int64)
     chosen = ranges.take(rows)
-    number = np.array([int(found[int(n)][1].get("layer", -1)) for n in chosen.name], dtype=np.int64)
+    names, at = np.unique(chosen.name, return_inverse=True)
+    number = np.array([int(found[int(n)][1].get("layer", -1)) for n in names], dtype=np.int64)[at]
     inside = innermost(chosen, thread, start, end)
     return np.where(inside >= 0, number[np.maximum(inside, 0)], -1)
