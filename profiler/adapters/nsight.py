@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lanescope.profiler.adapters import procs
 from lanescope.profiler.adapters.commands import run as run_command
 from lanescope.schemas.documents.lane import Tracer
 from lanescope.schemas.errors import LanescopeError, UnusableInput
@@ -277,8 +278,9 @@ def _profile_true(nsight: Nsight) -> None:
         report, target = scratch / "selftest.nsys-rep", scratch / "selftest.sqlite"
         words = [str(nsight.program), "profile", "--trace=nvtx", "--sample=none"]
         words += ["--cpuctxsw=none", "-o", str(report), "/bin/true"]
-        environment = nsight.environment() | {"TMPDIR": str(scratch)}
+        environment = nsight.environment() | {"TMPDIR": str(scratch), procs.MARK: scratch.name}
         code, text = run_command(words, environment, _TEST_S)
+        procs.end(procs.marked(scratch.name), 2.0)  # an agent stays where nsys lost it
         if code != 0 or not report.is_file():
             raise UnusableInput(
                 f"{nsight.program}: cannot profile /bin/true: exit {code}: {_last(text)}",
