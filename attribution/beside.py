@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lanescope.attribution import rooms
-from lanescope.schemas.errors import UnusableInput
+from lanescope.schemas.errors import UnusableInput, no_space_left
 
-_ENOSPC = 28
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
 
 
@@ -37,7 +36,7 @@ def beside(target: Path, folder: bool) -> Iterator[Path]:
         yield work
         _put(work, target)
     except OSError as exc:
-        why = "no space left" if exc.errno == _ENOSPC else str(exc.strerror)
+        why = "no space left" if no_space_left(exc) else str(exc.strerror)
         raise UnusableInput(f"{target}: cannot be written ({why})", "choose another --out") from exc
     finally:
         rooms.remove(room)

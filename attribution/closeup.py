@@ -59,11 +59,11 @@ class Drawing:
         engine.set_variable(con, "most_odd", MOST_ODD)
         engine.run(con, "closeup/series")
         self._series = analysis.rows("SELECT * FROM series")
-        picks, odd = analysis.rows("SELECT * FROM picks"), analysis.rows("SELECT * FROM odd_steps")
-        self._odd_count = len(odd)
+        self._odd_count = engine.first(con, "SELECT count(*) FROM odd_steps")[0]
         parts = _parts(analysis)
+        picks = analysis.rows("SELECT * FROM picks")
         self._closeups = [_step_closeup(analysis, row, parts) for row in picks]
-        self._odd = _odd(analysis, odd[:MOST_ODD], parts, self._closeups)
+        self._odd = _odd(analysis, parts, self._closeups)
         self._lags = ranks.lags(analysis)
 
     def closeup(self, layer_steps: pd.DataFrame | None) -> Closeup:
@@ -177,40 +177,40 @@ def _parts(analysis: Analysis) -> Parts:
     return parts
 
 
-def _row_values(row: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    return {
-        "process": row["pid"],
-        "device": row["device"],
-        "step": row["step"],
-        "step_class": row["step_class"],
-        "wall_ns": row["wall_ns"],
-        "busy_ns": row["gpu_busy_ns"],
-        "idle_ns": row["idle_ns"],
-        "kernels": row["kernels"],
-        "parts": parts[row["segment"], row["device"]],
-    }
+def _step_row(row: dict[str, Any], parts: Parts) -> StepRow:
+    return StepRow(
+        process=row["pid"],
+        device=row["device"],
+        step=row["step"],
+        step_class=row["step_class"],
+        wall_ns=row["wall_ns"],
+        busy_ns=row["gpu_busy_ns"],
+        idle_ns=row["idle_ns"],
+        kernels=row["kernels"],
+        parts=parts[row["segment"], row["device"]],
+    )
 
 
 def _spent(step: StepRow) -> dict[str, int]:
     return {p.bucket: p.exclusive_ns for p in step.parts} | {"idle": step.idle_ns}
 
 
-def _odd(
-    analysis: Analysis, rows: list[dict[str, Any]], parts: Parts, closeups: list[StepCloseup]
-) -> list[OddStep]:
-    """The odd steps against the median one, with the kernels that made them so."""
+def _odd(analysis: Analysis, parts: Parts, closeups: list[StepCloseup]) -> list[OddStep]:
+    """The oddest steps against the median one, with the kernels that made them so."""
+    rows = analysis.rows(
+        "SELECT * FROM odd_steps WHERE oddness <= getvariable('most_odd') ORDER BY oddness"
+    )
     if not rows:
         return []
     engine.set_variable(analysis.con, "most_names", MOST_ODD_NAMES)
     engine.run(analysis.con, "closeup/odd_names")
     names: dict[tuple[int, int], list[OddName]] = defaultdict(list)
-    for name in analysis.rows("SELECT * FROM odd_names ORDER BY distance"):
-        at = name.pop("segment"), name.pop("device")
-        names[at].append(OddName(**{k: v for k, v in name.items() if k != "distance"}))
+    for name in analysis.rows("SELECT * EXCLUDE (distance) FROM odd_names ORDER BY distance"):
+        names[name.pop("segment"), name.pop("device")].append(OddName(**name))
     usual = _spent(closeups[0].step)
     out = []
     for row in rows:
-        step = StepRow(**_row_values(row, parts))
+        step = _step_row(row, parts)
         mine = _spent(step)
         changes = [
             PartChange(bucket=b, change_ns=mine.get(b, 0) - usual.get(b, 0))
@@ -268,7 +268,7 @@ def _step_closeup(analysis: Analysis, row: dict[str, Any], parts: Parts) -> Step
     _add_device(analysis, row, picture)
     return StepCloseup(
         pick=row["pick"],
-        step=StepRow(**_row_values(row, parts)),
+        step=_step_row(row, parts),
         origin_ns=row["start_ns"],
         from_ns=low - row["start_ns"],
         to_ns=high - row["start_ns"],

@@ -6,6 +6,7 @@ only place that turns one into a line on stderr and an exit code.
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -20,6 +21,11 @@ class ExitCode(IntEnum):
     GATE_FAIL = 10
     GATE_INCONCLUSIVE = 11
     GATE_INVALID = 12
+
+
+def no_space_left(exc: OSError) -> bool:
+    """Whether the disk is full, or the user's share of it."""
+    return exc.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class LanescopeError(Exception):

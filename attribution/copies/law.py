@@ -82,7 +82,7 @@ def fit_laws(mu: Floats, counts: Sequence[Counted], facts: Facts) -> list[tuple[
     residuals = _Residuals(mu, np.repeat(np.asarray(counts, dtype=float), 2, axis=0), facts)
     places, costs = least_squares(residuals, np.clip(starts, lower, upper), lower, upper)
     best = 2 * np.arange(len(counts)) + (costs[1::2] < costs[::2])
-    return [(law_of(places[b]), float(costs[b])) for b in best]
+    return [(_law_of(places[b]), float(costs[b])) for b in best]
 
 
 def fit_law(mu: Floats, count: Counted, facts: Facts) -> tuple[Law, float]:
@@ -101,7 +101,7 @@ def _start(mu: Floats, count: Counted, knee: float) -> Floats:
     return np.asarray(np.log(np.concatenate(constants)))
 
 
-def law_of(theta: Floats) -> Law:
+def _law_of(theta: Floats) -> Law:
     """The law with the constants `theta` (2 + 2 C,): log latency, sharpness, per_row, knee."""
     split = 2 + (len(theta) - 2) // 2
     latency, sharpness = np.exp(theta[:2])

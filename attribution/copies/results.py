@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,11 +74,8 @@ def prepare(analysis: Analysis) -> Callable[[], Learned | None]:
     loaded = load(analysis)
     if loaded is None:
         return lambda: None
-    return partial(_learned, loaded, stated_by(analysis))
-
-
-def _learned(loaded: Callable[[], CopyTables], stated: Stated) -> Learned:
-    return learn(loaded(), stated)
+    told = stated_by(analysis)
+    return lambda: learn(loaded(), told)
 
 
 def learn(tables: CopyTables, stated: Stated) -> Learned:

@@ -19,7 +19,7 @@ from lanescope.attribution.digest import Ahead
 from lanescope.attribution.ingest import cache, source, stats_csv
 from lanescope.attribution.ingest.info import StageInfo
 from lanescope.attribution.ingest.source import Kind, Source
-from lanescope.schemas.errors import UnusableInput
+from lanescope.schemas.errors import UnusableInput, no_space_left
 
 if TYPE_CHECKING:
     from lanescope.attribution.ingest.reader import Reader
@@ -139,7 +139,7 @@ def _build(
             raise UnusableInput(f"{shown.path}: changed while it was read", "run again")
         info.save(work)
     except OSError as exc:
-        if exc.errno == 28:  # ENOSPC
+        if no_space_left(exc):
             raise UnusableInput(
                 f"{src.path}: no space left in {work.parent.parent} for the staged tables",
                 "set LANESCOPE_CACHE_DIR (TMPDIR without a cache) to a folder with more room",

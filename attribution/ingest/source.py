@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
-from lanescope.schemas.errors import UnusableInput
+from lanescope.schemas.errors import UnusableInput, no_space_left
 
 __all__ = ["Kind", "Source", "recognise", "unpack"]
 
@@ -188,7 +188,7 @@ def unpack(source: Source, target: Path) -> None:
             shutil.copyfileobj(src, dst, _CHUNK)
     except OSError as exc:
         target.unlink(missing_ok=True)
-        if exc.errno == 28:  # ENOSPC
+        if no_space_left(exc):
             raise UnusableInput(
                 f"{source.path}: no space left in {target.parent.parent.parent} to unpack it",
                 "set LANESCOPE_CACHE_DIR (TMPDIR without a cache) to a folder with more room",

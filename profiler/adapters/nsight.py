@@ -215,11 +215,10 @@ def import_again(nsight: Nsight, folder: Path, seconds: float) -> dict[str, obje
     with _scratch(folder.parent, "import-") as scratch:
         partial = scratch / report.name
         words = [str(importer), "-i", str(raw[0]), "-o", str(partial)]
-        code, text = run_command(words, nsight.environment() | {"TMPDIR": str(scratch)}, seconds)
-        if code != 0 or not partial.is_file() or partial.stat().st_size == 0:
+        environment = nsight.environment() | {"TMPDIR": str(scratch)}
+        if why := _made(words, environment, partial, seconds):
             raise ReportLost(
-                f"nsys left only {raw[0].name}, and importing it again failed: "
-                f"exit {code}: {_last(text)}",
+                f"nsys left only {raw[0].name}, and importing it again failed: {why}",
                 f"QdstrmImporter -i {raw[0]}",
             )
         partial.rename(report)
@@ -232,12 +231,18 @@ def export(nsight: Nsight, report: Path, target: Path, seconds: float) -> None:
     partial.unlink(missing_ok=True)
     words = [str(nsight.program), "export", "--type=sqlite", "--force-overwrite=true"]
     environment = nsight.environment() | {"TMPDIR": str(target.parent)}
-    code, text = run_command([*words, "-o", str(partial), str(report)], environment, seconds)
-    if code != 0 or not partial.is_file() or partial.stat().st_size == 0:
+    if why := _made([*words, "-o", str(partial), str(report)], environment, partial, seconds):
         partial.unlink(missing_ok=True)
         again = f"nsys export --type=sqlite -o {target} {report}"
-        raise ReportLost(f"nsys export: exit {code}: {_last(text)}", f"try again: {again}")
+        raise ReportLost(f"nsys export: {why}", f"try again: {again}")
     partial.rename(target)
+
+
+def _made(words: list[str], environment: dict[str, str], target: Path, seconds: float) -> str:
+    """Run a command that writes `target`: what went wrong, empty where it wrote it."""
+    code, text = run_command(words, environment, seconds)
+    whole = code == 0 and target.is_file() and target.stat().st_size > 0
+    return "" if whole else f"exit {code}: {_last(text)}"
 
 
 def kernels(sqlite: Path) -> int:
@@ -260,15 +265,13 @@ def self_test(nsight: Nsight) -> dict[str, object]:
     What fails every time is a fault of the installation; what hangs is not tried again.
     """
     limit = time.monotonic() + _TEST_S
-    attempt = 1
-    while True:
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             _profile_true(nsight)
             break
         except LanescopeError:
             if attempt == _ATTEMPTS or time.monotonic() > limit:
                 raise
-        attempt += 1
     facts = {"version": nsight.version, "program": str(nsight.program), "self_test": "exports"}
     return {**facts, "attempts": attempt} if attempt > 1 else dict(facts)
 
@@ -279,12 +282,11 @@ def _profile_true(nsight: Nsight) -> None:
         words = [str(nsight.program), "profile", "--trace=nvtx", "--sample=none"]
         words += ["--cpuctxsw=none", "-o", str(report), "/bin/true"]
         environment = nsight.environment() | {"TMPDIR": str(scratch), procs.MARK: scratch.name}
-        code, text = run_command(words, environment, _TEST_S)
+        why = _made(words, environment, report, _TEST_S)
         procs.end(procs.marked(scratch.name), 2.0)  # an agent stays where nsys lost it
-        if code != 0 or not report.is_file():
+        if why:
             raise UnusableInput(
-                f"{nsight.program}: cannot profile /bin/true: exit {code}: {_last(text)}",
-                "repair the installation",
+                f"{nsight.program}: cannot profile /bin/true: {why}", "repair the installation"
             )
         export(nsight, report, target, _TEST_S)
 

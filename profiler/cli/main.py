@@ -7,7 +7,6 @@ completion are quick. This is the only place where an error becomes an exit code
 from __future__ import annotations
 
 import atexit
-import errno
 import importlib
 import logging
 import os
@@ -21,7 +20,7 @@ from click.exceptions import Exit
 from lanescope._version import __version__
 from lanescope.dashboards import terminal
 from lanescope.profiler.cli.memory import keep_freed_memory
-from lanescope.schemas.errors import ExitCode, LanescopeError, UnusableInput
+from lanescope.schemas.errors import ExitCode, LanescopeError, UnusableInput, no_space_left
 
 #: verb -> (module beside this one, one-line help). The help stands here so that `lanescope --help`
 #: imports no verb; tests hold it against the command's own docstring.
@@ -183,7 +182,7 @@ def _run(args: list[str]) -> int:
 
 def _limit_reached(exc: Exception) -> LanescopeError | None:
     """What an error of DuckDB or the system says of memory or disk."""
-    if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(exc, OSError) and no_space_left(exc):
         what = exc.filename or "the output"
         return UnusableInput(f"no space left for {what}", "free space, or write elsewhere")
     if "duckdb" not in sys.modules:

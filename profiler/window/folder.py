@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ from typing import Any
 
 from lanescope.profiler.window.redact import Redactor
 from lanescope.schemas.documents.receipt import FileEntry, Manifest, Receipt
-from lanescope.schemas.errors import UnusableInput
+from lanescope.schemas.errors import UnusableInput, no_space_left
 
 RESERVE = 4 * 2**20
 PRIVATE_NOTE = (
@@ -100,7 +99,7 @@ class Folder:
         try:
             _write(target, content)
         except OSError as exc:
-            if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not no_space_left(exc):
                 raise
             (self.path / ".reserve").unlink(missing_ok=True)
             _write(target, content)

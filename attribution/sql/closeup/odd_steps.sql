@@ -1,6 +1,7 @@
 -- odd_steps: one row a measured (step, device) whose wall lies above the median by more than three
 -- robust standard deviations (1.4826 times the median absolute deviation) and by more than 5 %.
---   above_median_ns   how far above [ns]; the rest as in step_classes; longest wall first
+--   above_median_ns   how far above [ns]; oddness: 1 is the longest wall, of equals the earliest step;
+--                     the rest as in step_classes
 -- reads: step_classes
 CREATE OR REPLACE TEMP TABLE odd_steps AS
 WITH middle AS (
@@ -8,8 +9,10 @@ WITH middle AS (
     FROM step_classes
     WHERE measured
 )
-SELECT s.*, s.wall_ns - m.median_ns AS above_median_ns
+SELECT
+    s.*,
+    s.wall_ns - m.median_ns AS above_median_ns,
+    row_number() OVER (ORDER BY s.wall_ns DESC, s.step, s.process, s.device) AS oddness
 FROM step_classes AS s, middle AS m
 WHERE s.measured
-    AND s.wall_ns - m.median_ns > greatest(3 * 1.4826 * m.mad_ns, 0.05 * m.median_ns)
-ORDER BY s.wall_ns DESC, s.step, s.process, s.device;
+    AND s.wall_ns - m.median_ns > greatest(3 * 1.4826 * m.mad_ns, 0.05 * m.median_ns);
